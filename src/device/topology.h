@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/* topology.h -- which devices the replicas use, how each pair exchanges bytes, and the ring.
+ *
+ * Thread rule: built by the main thread before the ranks start, read-only after.
+ */
+#ifndef LS_DEVICE_TOPOLOGY_H
+#define LS_DEVICE_TOPOLOGY_H
+
+#include "device/device.h"
+#include "numerics.h"
+
+typedef enum { LS_P2P_AUTO, LS_P2P_ON, LS_P2P_OFF } ls_p2p;
+
+enum { LS_WORLD_MAX = LS_SHARD_MAX };
+
+/* One entry of a device list: "host:4" gives four with kind HOST and ordinals 0..3. */
+typedef struct {
+    ls_device_kind kind;
+    int ordinal;
+} ls_device_choice;
+
+/* What --devices said, resolved. */
+typedef struct {
+    int count;                              /* the world size */
+    ls_device_choice device[LS_WORLD_MAX];
+    char reason[160];                       /* why: "--devices host:4", "auto: no usable GPU (...)" */
+} ls_device_list;
+
+/* Parse and resolve `auto`, `host`, `host:N`, `cuda`, `cuda:LIST`, each LIST element K or K*M.
+ * A build or machine without a usable GPU: `auto` is host:1 with the reason, `cuda` is an error.
+ * Errors: ARGUMENT (syntax, too many, a duplicate not spelled K*M), DEVICE (no usable GPU). */
+LS_MUST_USE ls_status ls_device_list_parse(const char *text, ls_device_list *out);
+
+/* pair[a * count + b]: how bytes get from rank a's device to rank b's. Row-major, [count, count].
+ * ring[i]: the rank at place i of the ring; a permutation that starts with 0. */
+typedef struct {
+    int count;
+    ls_pair_kind pair[LS_WORLD_MAX * LS_WORLD_MAX];
+    int ring[LS_WORLD_MAX];
+} ls_topology;
+
+/* Pair kinds of `count` open devices under `p2p` (host pairs are PEER; OFF makes every pair of
+ * different devices STAGED), and the ring, validated by walking it. */
+LS_MUST_USE ls_status ls_topology_init(ls_topology *topology, ls_device *const *device, int count,
+                                       ls_p2p p2p);
+
+/* "LOCAL", "PEER", "STAGED". Pure. */
+const char *ls_pair_kind_name(ls_pair_kind kind);
+
+/* Are all pairs of different ranks LOCAL or PEER? Pure. */
+bool ls_topology_is_all_peer(const ls_topology *topology);
+
+#endif

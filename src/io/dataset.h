@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/* dataset.h -- one interface to every kind of data that --data names.
+ *
+ * A data set has a training part and perhaps a test part of samples of one shape, each with a class label
+ * (task CLASSIFY) or `outputs` target numbers (task REGRESS). Opening one checks everything: every
+ * length, count, label and number, before a step is trained; what was opened cannot fail to be
+ * read. An error names file, record or line and field, byte offset, what was found, and what was
+ * expected (FORMAT).
+ *
+ *   digits                                        built in, 8x8x1, 10 classes; every fifth is test
+ *   cifar10:DIR                                   the binary release: data_batch_*.bin, test_batch.bin
+ *   idx:DIR                                       MNIST layout: {train,t10k}-{images-idx3,labels-idx1}-ubyte
+ *   csv:FILE[,label=last|first|N][,header=no|yes][,task=class|regress][,outputs=K]
+ *           [,test=every:5|FILE|none]
+ *   npy:X.npy,Y.npy[,test=X.npy,Y.npy]
+ * each then with [,scale=255|none|standard]. Defaults: the first of each choice; scale 255 for u8
+ * images, else none.
+ *
+ * Thread rule: read-only after opening; any thread may read samples.
+ */
+#ifndef LS_IO_DATASET_H
+#define LS_IO_DATASET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "status.h"
+
+typedef enum { LS_TASK_CLASSIFY, LS_TASK_REGRESS } ls_task;
+typedef enum { LS_PART_TRAIN, LS_PART_TEST } ls_part;
+enum { LS_PART_COUNT = 2 };
+
+typedef struct {
+    bool is_image;                   /* false: `channels` numbers in a row, height = width = 1 */
+    size_t height, width, channels;  /* a sample is [height, width, channels] f32 */
+    ls_task task;
+    size_t classes;                  /* CLASSIFY: labels are 0 .. classes-1 */
+    size_t outputs;                  /* REGRESS: numbers per target */
+    size_t count[LS_PART_COUNT];     /* samples; count[LS_PART_TEST] may be 0 */
+} ls_dataset_info;
+
+typedef struct ls_dataset ls_dataset;
+
+/* Errors: ARGUMENT (the spec: unknown kind or key, with the nearest known one), FORMAT, MEMORY. */
+LS_MUST_USE ls_status ls_dataset_open(const char *spec, ls_dataset **out);
+void ls_dataset_close(ls_dataset *dataset); /* accepts NULL */
+
+const ls_dataset_info *ls_dataset_describe(const ls_dataset *dataset);
+
+/* The spec as given, and 64 hexadecimal digits that identify the contents: the SHA-256 of shape, task, scale
+ * and of every sample's bytes and label. Equal identities feed a network equal numbers. */
+const char *ls_dataset_spec(const ls_dataset *dataset);
+const char *ls_dataset_identity(const ls_dataset *dataset);
+
+/* Class `label`'s name, or NULL where the data names none. */
+const char *ls_dataset_class_name(const ls_dataset *dataset, size_t label);
+
+/* One line per warning that opening gave rise to ("data_batch_1.bin: all 20 labels are 3"). "" if none. */
+const char *ls_dataset_warnings(const ls_dataset *dataset);
+
+/* Sample `index` of `part`, scaled, into x[height * width * channels]. */
+void ls_dataset_read(const ls_dataset *dataset, ls_part part, size_t index, float *x);
+int32_t ls_dataset_label(const ls_dataset *dataset, ls_part part, size_t index); /* CLASSIFY */
+void ls_dataset_target(const ls_dataset *dataset, ls_part part, size_t index, float *y); /* REGRESS: [outputs] */
+
+/* Print what `lockstep data verify` shows (counts, shape, classes and their numbers, ranges). */
+LS_MUST_USE ls_status ls_dataset_report(const ls_dataset *dataset, char **text); /* owned by the caller */
+
+#endif

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/* pipeline.h -- reads ahead: data set -> reader threads -> bounded queue -> staging of each rank.
+ *
+ * The training steps from (first_epoch, first_step) on are produced in order, `depth` of them ahead. A
+ * step's batch of a rank holds that rank's samples in the order of its passes (fold.h gives the
+ * same order): pass 0's shards ascending, then pass 1's. Any number of reader threads fills the
+ * same bytes, since a slot's contents are a function of (seed, epoch, step, rank).
+ *
+ * Thread rule: ls_pipeline_next / _release of rank r are called by rank r's thread only.
+ */
+#ifndef LS_IO_PIPELINE_H
+#define LS_IO_PIPELINE_H
+
+#include "io/dataset.h"
+#include "status.h"
+#include "thread.h"
+
+typedef struct {
+    const ls_dataset *dataset; /* borrowed */
+    uint64_t seed;
+    bool shuffle, drop_remainder;
+    size_t global_batch;
+    int world_size, shard_count, accumulate;
+    int reader_count;          /* threads that fill slots, >= 1 */
+    int depth;                 /* slots per rank, >= 2 */
+    uint32_t first_epoch;      /* 0-based */
+    size_t first_step;         /* of first_epoch, 0-based */
+    uint64_t step_count;       /* stop after this many steps */
+    ls_group *group;           /* borrowed: waits end with it; finished batches are its progress */
+} ls_pipeline_config;
+
+typedef struct {
+    uint32_t epoch;
+    size_t step;              /* of the epoch, 0-based */
+    size_t batch_samples;     /* of the global batch, over all ranks */
+    size_t samples;           /* of this rank */
+    const float *x;           /* [samples, height * width * channels] */
+    const int32_t *label;     /* [samples] CLASSIFY, else NULL */
+    const float *target;      /* [samples, outputs] REGRESS, else NULL */
+    const uint32_t *index;    /* [samples] the sample's index in the training part */
+} ls_batch;
+
+typedef struct ls_pipeline ls_pipeline;
+
+/* Bytes of staging that one rank needs (all its slots). */
+size_t ls_pipeline_staging_bytes(const ls_pipeline_config *config, int rank);
+
+/* `staging[r]`: that many bytes for rank r, borrowed, pinned if its device copies asynchronously.
+ * Starts the readers. Errors: MEMORY. */
+LS_MUST_USE ls_status ls_pipeline_create(const ls_pipeline_config *config, void *const *staging,
+                                         ls_pipeline **out);
+void ls_pipeline_destroy(ls_pipeline *pipeline); /* accepts NULL; joins the readers */
+
+/* The next step's batch of `rank`; valid until released. Blocks. Errors: TIMEOUT, ABORTED. */
+LS_MUST_USE ls_status ls_pipeline_next(ls_pipeline *pipeline, int rank, ls_batch *out);
+void ls_pipeline_release(ls_pipeline *pipeline, int rank);
+
+/* Seconds that `rank` waited in ls_pipeline_next since the last call. */
+double ls_pipeline_wait_seconds(ls_pipeline *pipeline, int rank);
+
+#endif

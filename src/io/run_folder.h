@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/* run_folder.h -- the files of one run, other than its checkpoints.
+ *
+ *   config.txt         "name value" lines; `lockstep train --config` runs it again
+ *   environment.json   the machine
+ *   history.csv        an epoch a line, Keras' column names
+ *   log.jsonl          a step a line
+ *   checkpoints/       last, best, step-N (checkpoint.h)
+ *
+ * Opening makes the folder and proves that it can be written before step 0. Lines are flushed as they
+ * are written. On resume, lines of epochs and steps that come after the checkpoint's are cut off, so
+ * that a resumed run's files are those of an undisturbed one.
+ *
+ * Thread rule: used by one thread, rank 0's.
+ */
+#ifndef LS_IO_RUN_FOLDER_H
+#define LS_IO_RUN_FOLDER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "status.h"
+
+typedef struct ls_run_folder ls_run_folder;
+
+/* One line of history.csv; NaN where there is no value (written empty). epoch is 1-based. */
+typedef struct {
+    uint64_t epoch, step;
+    double lr, loss, val_loss, seconds, samples_per_second;
+    int metric_count;         /* 0 .. 2 */
+    const char *metric_name[2]; /* "accuracy", "mae", "mse" */
+    double metric[2], val_metric[2];
+} ls_history_line;
+
+/* One line of log.jsonl. Seconds sum to `seconds`. */
+typedef struct {
+    uint64_t epoch, step; /* epoch 1-based; step = applied updates after this one */
+    double loss, regularizer, grad_norm, update_norm, lr;
+    uint64_t samples;
+    double seconds, input_wait, copy, forward, backward, exchange, update;
+    bool skipped;
+} ls_log_line;
+
+/* Open `path` for a new run (must be absent or empty, unless `resume`), or continue one: then lines
+ * after epoch `epochs_done` and step `steps_done` are cut off. Errors: ARGUMENT (not empty: names --resume
+ * and another --out), IO (cannot be made or written: why). */
+LS_MUST_USE ls_status ls_run_folder_open(const char *path, bool resume, uint64_t epochs_done,
+                                         uint64_t steps_done, ls_run_folder **out);
+void ls_run_folder_close(ls_run_folder *folder); /* accepts NULL */
+
+const char *ls_run_folder_path(const ls_run_folder *folder);
+
+/* "<folder>/checkpoints/<name>.safetensors"; owned by the folder, valid until the next call. */
+const char *ls_run_folder_checkpoint(ls_run_folder *folder, const char *name);
+
+/* Replace "<folder>/<name>" by `text`, atomically. For config.txt and environment.json. */
+LS_MUST_USE ls_status ls_run_folder_write(ls_run_folder *folder, const char *name,
+                                          const char *text);
+
+LS_MUST_USE ls_status ls_run_folder_history(ls_run_folder *folder, const ls_history_line *line);
+LS_MUST_USE ls_status ls_run_folder_log(ls_run_folder *folder, const ls_log_line *line);
+
+#endif

@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: MIT */
+/* kernels.h -- every op, declared once: its arguments, its contract, its place in the table.
+ *
+ * Math on one device. Ops know nothing of ranks; those that sum over samples take a fold
+ * (fold.h) and leave one sum per piece. Each op has a reference (reference/, plain loops, the
+ * definition of the bits), a fast host version (host/, built per instruction set) and a device
+ * version, all of one function type, so that an implementation with other parameters does not
+ * compile. ls_<op> checks its arguments once and calls the table of the stream's device; the
+ * implementations trust what they are given.
+ *
+ * Common rules, unless an op says otherwise
+ *  - f32, dense, row-major; activations NHWC; weights dense [out, in], convolution
+ *    [filters, kh, kw, channels]. All pointers are memory of the stream's device, 4-byte aligned.
+ *  - An op overwrites its outputs and never reads them. Outputs do not overlap inputs, except
+ *    where "in place" is said.
+ *  - 0 samples, rows or elements are legal: sums come out as +0, nothing else is touched.
+ *  - Every number is the one that docs/numerics.md defines. "Chain" is its section 1.2.
+ *  - Async: enqueued on the stream. Errors: ARGUMENT (a check of ours failed), DEVICE.
+ *
+ * Thread rule: an op runs on the stream's device, called from the thread that owns it.
+ */
+#ifndef LS_KERNELS_KERNELS_H
+#define LS_KERNELS_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "device/device.h"
+#include "kernels/fold.h"
+#include "status.h"
+
+/* -- matrix product ---------------------------------------------------------------------------
+ * C[M,N] = relu?(op(A)[M,K] * op(B)[K,N] + bias[N]).  op(A) is A[M,K], or A[K,M] transposed; op(B)
+ * is B[K,N], or B[N,K] transposed. One fmaf chain per element, k ascending, + bias, + 0.0f.
+ * accumulate: C = C + the finished chain (then bias must be NULL and relu false). */
+typedef struct {
+    size_t M, N, K;
+    bool transpose_a, transpose_b;
+    bool accumulate;
+    bool relu;
+    const float *A, *B;
+    const float *bias; /* [N] or NULL */
+    float *C;
+} ls_gemm_args;
+
+/* -- convolution ------------------------------------------------------------------------------
+ * Any kernel size and stride; padding is `pad_top` rows above and `pad_left` columns to the left,
+ * the rest follows from the output's extent. A dense layer's weight gradient is the case where
+ * height, width and the kernel are all 1. */
+typedef struct {
+    size_t samples;
+    size_t height, width, channels;
+    size_t filters, kernel_height, kernel_width;
+    size_t stride_height, stride_width;
+    size_t pad_top, pad_left;
+    size_t out_height, out_width;
+} ls_conv_shape;
+
+/* y[samples,out_height,out_width,filters] = relu?(conv(x, w) + bias). Chain: filter row, filter
+ * column, channel ascending. */
+typedef struct {
+    ls_conv_shape shape;
+    bool relu;
+    const float *x;    /* [samples,height,width,channels] */
+    const float *w;    /* [filters,kernel_height,kernel_width,channels] */
+    const float *bias; /* [filters] or NULL */
+    float *y;
+} ls_conv_forward_args;
+
+/* dx = gradient of x. Chain: filter row, filter column as stored, ascending, then filter; only
+ * taps on the stride grid. */
+typedef struct {
+    ls_conv_shape shape;
+    const float *dy; /* [samples,out_height,out_width,filters] */
+    const float *w;
+    float *dx; /* [samples,height,width,channels] */
+} ls_conv_input_gradient_args;
+
+/* dw = gradient of w, a batch sum: rows are (sample, output row, output column) ascending, a slice
+ * is max(1, 1024 / out_width) whole output rows counted from the shard's start, one chain per
+ * slice, slices and shards by the tree (docs/numerics.md 2.2). One output per piece. */
+typedef struct {
+    ls_conv_shape shape; /* samples = fold->sample[fold->leaf_count] */
+    const ls_fold *fold;
+    const float *x, *dy;
+    float *dw;           /* piece p at dw + p * piece_stride, [filters,kh,kw,channels] */
+    size_t piece_stride; /* in floats */
+} ls_conv_weight_gradient_args;
+
+/* out[channels] = batch sum of the rows of x (bias gradients): x is
+ * [samples, height, width, channels]; slices as above, with this tensor's own width. */
+typedef struct {
+    size_t height, width, channels;
+    const ls_fold *fold;
+    const float *x;
+    float *out; /* piece p at out + p * piece_stride */
+    size_t piece_stride;
+} ls_batch_sum_args;
+
+/* -- pooling and activations ------------------------------------------------------------------ */
+
+typedef struct {
+    size_t samples;
+    size_t height, width, channels;
+    size_t window_height, window_width; /* at most 256 places */
+    size_t stride_height, stride_width;
+    size_t pad_top, pad_left;
+    size_t out_height, out_width;
+} ls_pool_shape;
+
+/* y = the largest valid element of each window; scan rows, then columns, replace where x > m or x
+ * is NaN, the first wins. `place` remembers which: row * window_width + column of the window. */
+typedef struct {
+    ls_pool_shape shape;
+    const float *x;
+    float *y;       /* [samples,out_height,out_width,channels] */
+    uint8_t *place; /* the same shape */
+} ls_max_pool_args;
+
+/* dx = chain (+) over the windows that chose this element, output row then column ascending. */
+typedef struct {
+    ls_pool_shape shape;
+    const float *dy;
+    const uint8_t *place;
+    float *dx; /* [samples,height,width,channels] */
+} ls_max_pool_gradient_args;
+
+/* y = x <= 0 ? 0 : x (NaN passes). In place allowed. */
+typedef struct {
+    size_t count;
+    const float *x;
+    float *y;
+} ls_relu_args;
+
+/* dx = y > 0 ? dy : 0, y the activation's output. In place (dx = dy) allowed. */
+typedef struct {
+    size_t count;
+    const float *y, *dy;
+    float *dx;
+} ls_relu_gradient_args;
+
+/* y = kept ? x * scale : 0 with element e of the sample with data-set index `index[i]` kept where
+ * its Philox word >= threshold (docs/numerics.md 7). The gradient is the same op on dy. In place
+ * allowed. */
+typedef struct {
+    size_t samples, elements; /* x is [samples, elements] */
+    const uint32_t *index;    /* [samples], device memory */
+    uint64_t seed;
+    uint32_t epoch, layer, threshold;
+    float scale;
+    const float *x;
+    float *y;
+} ls_dropout_args;
+
+/* -- losses (docs/numerics.md 5) --------------------------------------------------------------- */
+
+/* Softmax cross-entropy of each row. Any output pointer may be NULL and is then not computed. */
+typedef struct {
+    size_t samples, classes;
+    const float *logits;  /* [samples,classes] */
+    const int32_t *label; /* [samples], 0 .. classes-1; checked by the data set, not here */
+    const float *weight;  /* [samples], or NULL: all 1 */
+    float *loss;          /* [samples] unweighted */
+    int32_t *correct;     /* [samples] 1 where the arg max (ties: lowest class) is the label */
+    float *dlogits;       /* [samples,classes] gradient of the SUM of weight * loss */
+    float *probability;   /* [samples,classes] */
+} ls_softmax_loss_args;
+
+/* Squared error of each row, the mean over its outputs. Any output pointer may be NULL. */
+typedef struct {
+    size_t samples, outputs;
+    const float *prediction, *target; /* [samples,outputs] */
+    const float *weight;              /* [samples], or NULL: all 1 */
+    float *loss;                      /* [samples] */
+    float *absolute_error;            /* [samples] mean of |p - y|: flat sum (fp32) / outputs */
+    float *dprediction;               /* [samples,outputs] gradient of the sum of weight * loss */
+} ls_squared_loss_args;
+
+/* What one shard adds to a step's numbers. Gathered, never reduced: every rank folds all V by the
+ * tree. 40 bytes, no padding. */
+typedef struct {
+    double loss;     /* flat sum of (double)weight * (double)loss */
+    double weight;   /* flat sum of weight */
+    double error;    /* flat sum of absolute_error; 0 without one */
+    int64_t samples; /* counted, not taken from a configuration */
+    int64_t correct;
+} ls_shard_sum;
+
+/* out[i] = the sums of leaf i's samples. */
+typedef struct {
+    const ls_fold *fold;
+    const float *loss;           /* [samples] */
+    const float *weight;         /* [samples], or NULL: all 1 */
+    const float *absolute_error; /* [samples], or NULL */
+    const int32_t *correct;      /* [samples], or NULL */
+    ls_shard_sum *out;           /* [leaf_count] */
+} ls_shard_sums_args;
+
+/* -- the parameter arena ------------------------------------------------------------------------
+ * Weights, gradients and slots are arenas of one layout: tensor t is [begin, begin + count).
+ * Tables are in the order of the model file (the order of norms). */
+typedef struct {
+    size_t begin, count; /* in floats; begin is a multiple of 32 */
+    float l2_twice;      /* (float)(2 * lambda), 0 where L2 does not act */
+    float l1;            /* (float)lambda, 0 where L1 does not act */
+} ls_arena_tensor;
+
+typedef struct {
+    int count;
+    const ls_arena_tensor *host;   /* [count] host memory */
+    const ls_arena_tensor *device; /* [count] the same on the device */
+} ls_arena_table;
+
+#define LS_ALL_FINITE UINT64_MAX
+
+/* For every tensor, in this order: finite test of g as it comes; g = g * scale; g = fmaf(l2_twice,
+ * w, g); g = g + l1 * sign(w); norm = flat sum (double) of g squared. */
+typedef struct {
+    const ls_arena_table *tensors;
+    float scale;
+    const float *w; /* arena */
+    float *g;       /* arena, in place */
+    double *square_sum;   /* [tensors] */
+    uint64_t *nonfinite;  /* [tensors] index in the tensor of the first element that is not finite,
+                             or LS_ALL_FINITE */
+} ls_gradient_finish_args;
+
+/* Flat sums (double) of w squared and of |w|, per tensor: norms and the regulariser's loss. */
+typedef struct {
+    const ls_arena_table *tensors;
+    const float *w;
+    double *square_sum;   /* [tensors] */
+    double *absolute_sum; /* [tensors] */
+} ls_weight_sums_args;
+
+typedef enum { LS_OPTIMIZER_SGD, LS_OPTIMIZER_MOMENTUM, LS_OPTIMIZER_ADAM } ls_optimizer;
+
+/* One update of every tensor (docs/numerics.md 6), after ls_gradient_finish. Constants are computed
+ * in double and rounded once by the caller. Slots are flushed: |x| < 2^-100 is stored as +0.
+ *   SGD       w = fmaf(-rate, g, w)
+ *   MOMENTUM  slot0 = fmaf(momentum, slot0, -(rate * g));  w += slot0
+ *   ADAM      slot0 = fmaf(one_minus_beta1, g - slot0, slot0)
+ *             slot1 = fmaf(one_minus_beta2, fmaf(g, g, -slot1), slot1)
+ *             w = fmaf(-rate, slot0 / (sqrt(slot1) + epsilon), w),  rate = numerics.md's `a`
+ * update_square_sum: per tensor, flat sum (double) of the square of (new w - old w).
+ * digest: of the new weights, as ls_digest. */
+typedef struct {
+    const ls_arena_table *tensors;
+    ls_optimizer optimizer;
+    float rate, momentum, one_minus_beta1, one_minus_beta2, epsilon;
+    const float *g;
+    float *w;
+    float *slot0, *slot1; /* arenas; NULL where the optimizer has none */
+    double *update_square_sum; /* [tensors] */
+    uint64_t *digest;          /* [1] */
+} ls_update_args;
+
+/* -- whole buffers ------------------------------------------------------------------------------ */
+
+/* out = sum over i of (2 i + 1) * word(x[i]) mod 2^64, word = the 32 bits, a NaN as 0x7fc00000.
+ * Every single-bit change alters it (2 i + 1 is odd); it does not depend on the order in which it is summed. */
+typedef struct {
+    size_t count;
+    const float *x;
+    uint64_t *out; /* [1] */
+} ls_digest_args;
+
+/* out = index of the first element that is NaN or infinite, or LS_ALL_FINITE. */
+typedef struct {
+    size_t count;
+    const float *x;
+    uint64_t *out; /* [1] */
+} ls_nonfinite_args;
+
+/* Fold sources with a stack, element by element: push source[0], add the two topmost adds[0] times,
+ * push source[1], ...; the adds sum to source_count - 1 and one entry is left, which is written to
+ * every out. source_count 1 copies. With source_digest (and out_digest), also the digests of what
+ * was read (and written), in the same pass: how a receiver checks what a sender said it sent.
+ * An out may be one of the sources (same element, same place). */
+enum { LS_MERGE_MAX = LS_SHARD_MAX };
+typedef struct {
+    size_t count;
+    int source_count;
+    const float *source[LS_MERGE_MAX];
+    unsigned char adds[LS_MERGE_MAX];
+    int out_count;
+    float *out[LS_MERGE_MAX];
+    uint64_t *source_digest; /* [source_count], or NULL */
+    uint64_t *out_digest;    /* [1], or NULL */
+} ls_merge_args;
+
+/* -- the table ----------------------------------------------------------------------------------
+ * X(op): the type ls_<op>_fn, the checked entry ls_<op>, the slot .<op>, and in each
+ * implementation ls_<op>_reference, ls_<op>_<isa> ... */
+#define LS_KERNELS(X)                                                                             \
+    X(gemm)                                                                                       \
+    X(conv_forward)                                                                               \
+    X(conv_input_gradient)                                                                        \
+    X(conv_weight_gradient)                                                                       \
+    X(batch_sum)                                                                                  \
+    X(max_pool)                                                                                   \
+    X(max_pool_gradient)                                                                          \
+    X(relu)                                                                                       \
+    X(relu_gradient)                                                                              \
+    X(dropout)                                                                                    \
+    X(softmax_loss)                                                                               \
+    X(squared_loss)                                                                               \
+    X(shard_sums)                                                                                 \
+    X(gradient_finish)                                                                            \
+    X(weight_sums)                                                                                \
+    X(update)                                                                                     \
+    X(digest)                                                                                     \
+    X(nonfinite)                                                                                  \
+    X(merge)
+
+#define LS_DECLARE_OP(op)                                                                         \
+    typedef ls_status ls_##op##_fn(ls_stream *stream, const ls_##op##_args *args);                \
+    LS_MUST_USE ls_##op##_fn ls_##op;
+LS_KERNELS(LS_DECLARE_OP)
+#undef LS_DECLARE_OP
+
+typedef struct ls_kernels {
+    const char *name; /* "reference", "portable", "avx2", "avx512" */
+#define LS_DECLARE_SLOT(op) ls_##op##_fn *op;
+    LS_KERNELS(LS_DECLARE_SLOT)
+#undef LS_DECLARE_SLOT
+} ls_kernels;
+
+extern const ls_kernels ls_kernels_reference;
+
+/* Give a device its table: on the host the widest instruction set that the CPU has, or the one
+ * that LOCKSTEP_ISA names (reference, portable, avx2, avx512).
+ * Errors: ARGUMENT (LOCKSTEP_ISA names an unknown one, or one that this CPU lacks). */
+LS_MUST_USE ls_status ls_kernels_bind(ls_device *device);
+
+#endif

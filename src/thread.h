@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+/* thread.h -- rank threads that stop together, waits that end, and a pool of compute threads.
+ *
+ * A group is N rank threads that work in step. Whatever one of them waits for -- a barrier, a
+ * neighbour's transfer, an input batch -- it waits through an ls_wait, which ends in one of three
+ * ways: what was waited for came; another rank failed (ABORTED); or nothing moved anywhere in the
+ * group for `timeout` seconds (TIMEOUT). The first real cause is kept with its rank and text, and
+ * everybody else leaves with ABORTED: the user reads one error, the one that came first.
+ *
+ * A pool is T compute threads of ONE replica. It cuts a kernel into tasks that share nothing but
+ * their inputs; the number of threads never changes a bit (docs/numerics.md).
+ *
+ * Thread rule: an ls_group is shared by its ranks, every function of it may be called by any of
+ * them. An ls_pool belongs to the thread that calls ls_pool_run.
+ */
+#ifndef LS_THREAD_H
+#define LS_THREAD_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "status.h"
+
+/* -- a group of ranks ------------------------------------------------------------------------ */
+
+typedef struct ls_group ls_group;
+typedef ls_status ls_rank_fn(int rank, void *arg);
+
+/* `timeout_s`: seconds without progress of any rank after which a wait gives up. */
+LS_MUST_USE ls_status ls_group_create(int world_size, double timeout_s, ls_group **out);
+void ls_group_destroy(ls_group *group); /* accepts NULL; no rank thread may be running */
+
+/* Start `world_size` threads, call fn(rank, arg) on each, join them all. Returns LS_OK if all did,
+ * else the first cause, whose text ("rank 2: ...") becomes the calling thread's record.
+ * A rank that still has not returned `timeout` + 1 s after the first failure cannot be joined (it
+ * sits in a call that answers no abort): then nothing is freed, `on_stuck` is called with the
+ * first cause recorded, and must not return (it writes the message and calls _exit(5)).
+ * Every rank thread runs with MXCSR 0x1F80: round to nearest, no flush to zero.
+ * Blocks: until all ranks returned. */
+LS_MUST_USE ls_status ls_group_run(ls_group *group, ls_rank_fn *fn, void *arg,
+                                   void (*on_stuck)(void));
+
+int ls_group_world_size(const ls_group *group);
+double ls_group_timeout(const ls_group *group);
+
+/* Record why `rank` stops (its thread's record) and stop the others; the first cause wins and
+ * ABORTED never is one. A rank function that returns an error does this by itself. */
+void ls_group_abort(ls_group *group, int rank, ls_status status);
+bool ls_group_is_aborted(const ls_group *group);
+
+/* The group's progress count. Whoever finishes a kernel, a copy or an input batch adds 1 to it;
+ * every deadline of the group starts again when it changes. */
+atomic_ulong *ls_group_progress(ls_group *group);
+
+/* All ranks meet. `what` names the meeting in the message of a timeout, which also names the rank
+ * that did not come. Errors: ABORTED, TIMEOUT. Blocks: until all came.
+ * Happens-before: everything a rank did before the barrier, for every rank after it. */
+LS_MUST_USE ls_status ls_barrier_wait(ls_group *group, int rank, const char *what);
+
+/* All-gather of a few bytes of host memory: rank r's `bytes` bytes at `mine` land at
+ * all + r * bytes on every rank. How digests are compared and decisions shared.
+ * Collective. Errors: ARGUMENT (bytes > LS_EXCHANGE_BYTES), ABORTED, TIMEOUT. */
+enum { LS_EXCHANGE_BYTES = 256 };
+LS_MUST_USE ls_status ls_group_exchange(ls_group *group, int rank, const void *mine, size_t bytes,
+                                        void *all, const char *what);
+
+/* -- one wait -------------------------------------------------------------------------------- */
+
+/* Use:  ls_wait w = ls_wait_begin(group);
+ *       while (!ready()) { s = ls_wait_poll(&w); if (s != LS_OK) break; }
+ * ls_wait_poll spins a little, then yields, then sleeps 50 us at a time. It returns LS_OK ("look
+ * again"), LS_ERR_ABORTED, or LS_ERR_TIMEOUT; on TIMEOUT the caller says with ls_fail what it was
+ * waiting for. With group NULL it never aborts and times out after 60 s. */
+typedef struct {
+    ls_group *group;        /* borrowed */
+    unsigned long progress; /* the group's count when the deadline was last set */
+    double deadline;        /* seconds, monotonic clock */
+    unsigned poll_count;
+} ls_wait;
+
+ls_wait ls_wait_begin(ls_group *group);
+LS_MUST_USE ls_status ls_wait_poll(ls_wait *wait);
+
+/* Seconds on the monotonic clock. */
+double ls_clock(void);
+
+/* -- compute threads of one replica ----------------------------------------------------------- */
+
+typedef struct ls_pool ls_pool;
+
+/* One task of a parallel loop. `thread` is in 0 .. thread_count-1 and names a scratch area. */
+typedef void ls_task_fn(void *arg, size_t task, int thread);
+
+/* T threads: the caller and T-1 more. `spin`: idle threads poll for some 20 us before they sleep
+ * (set it only where replicas x threads <= cores). */
+LS_MUST_USE ls_status ls_pool_create(int thread_count, bool spin, ls_pool **out);
+void ls_pool_destroy(ls_pool *pool); /* accepts NULL */
+int ls_pool_thread_count(const ls_pool *pool);
+
+/* Run fn(arg, task, thread) once for every task in 0 .. task_count-1, in any order, on any
+ * thread. Tasks must not share what they write. Blocks: until all are done.
+ * Happens-before: what the caller wrote, for every task; what tasks wrote, for the caller. */
+void ls_pool_run(ls_pool *pool, size_t task_count, ls_task_fn *fn, void *arg);
+
+/* Scratch memory of one thread: LS_SCRATCH_BYTES, 64-byte aligned, allocated with the pool; its
+ * contents are undefined at the start of every task. */
+#define LS_SCRATCH_BYTES ((size_t)4 << 20)
+void *ls_pool_scratch(ls_pool *pool, int thread);
+
+/* Cores this process may run on (the affinity mask's count, at least 1). */
+int ls_core_count(void);
+
+#endif

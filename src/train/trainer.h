@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+/* trainer.h -- one run: train, evaluate, predict. What the command line calls.
+ *
+ * ls_train opens data and model, devices and links, starts a thread per replica and takes synchronous
+ * steps until the run is done, stopped or broken. It prints nothing: an observer is told what
+ * happens and decides what to show.
+ *
+ * Thread rule: called from the main thread. Observer functions are called on rank 0's thread (plan:
+ * on the caller's), one at a time.
+ */
+#ifndef LS_TRAIN_TRAINER_H
+#define LS_TRAIN_TRAINER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "io/run_folder.h"
+#include "train/config.h"
+#include "train/model.h"
+
+/* All that is decided before step 0; valid during the call. */
+typedef struct {
+    const ls_config *config;          /* effective: every default filled in */
+    const ls_model *model;
+    const ls_dataset *dataset;
+    const ls_device_list *devices;
+    char *const *device_name;         /* [world size] */
+    const ls_topology *topology;
+    const char *kernels;              /* "avx512" */
+    const char *numerics_class;       /* the text stored in checkpoints */
+    const char *algorithm;            /* "ring: host devices" */
+    const char *schedule;             /* "cosine over 1000 steps, warm-up 10" */
+    const char *resume;               /* "" or the line that says what continues */
+    int world_size, threads, bucket_count;
+    size_t global_batch;
+    uint64_t steps_per_epoch, first_step, last_step; /* applied updates before and after this run */
+    size_t device_bytes;              /* memory of the fullest replica */
+    const char *out;                  /* run folder */
+} ls_train_plan;
+
+/* After each step, on rank 0. */
+typedef struct {
+    uint64_t epoch, epochs;           /* 1-based; epochs 0 if the run is counted in steps */
+    uint64_t step_of_epoch, steps_per_epoch; /* 1-based */
+    double epoch_loss, epoch_metric;  /* over the samples of this epoch so far; metric NaN if none */
+    const char *metric_name;          /* "accuracy", "mae" */
+    double seconds;                   /* of this epoch so far */
+    const ls_log_line *line;
+} ls_step_report;
+
+typedef struct {
+    void (*plan)(void *context, const ls_train_plan *plan);
+    void (*step)(void *context, const ls_step_report *report);
+    void (*epoch)(void *context, const ls_history_line *line, uint64_t epochs);
+    void (*explain)(void *context, const char *text); /* --explain-step's page */
+    void (*note)(void *context, const char *text);    /* a warning or a line worth reading */
+    bool (*should_stop)(void *context);               /* polled by rank 0 after every step */
+    void *context;
+} ls_observer; /* any function may be NULL */
+
+/* Where rank 0's time went, seconds; they sum to the steps' time. */
+typedef struct {
+    double input_wait, copy, forward, backward, exchange, update, steps, evaluation, saving;
+} ls_time_split;
+
+typedef struct {
+    uint64_t epochs, steps;           /* done in all, earlier runs included */
+    ls_history_line last, best;       /* best by val_loss where there is a test part, else by loss */
+    uint64_t samples;                 /* trained in this run */
+    double seconds, samples_per_second; /* of training steps alone */
+    ls_time_split time;
+    char weights_sha256[65], optimizer_sha256[65];
+    char checkpoint[1200];            /* last.safetensors; "" if none was written */
+    bool reached_until, stopped_by_signal;
+} ls_train_result;
+
+/* Errors: any class; the first cause. On failure nothing that was saved is lost. */
+LS_MUST_USE ls_status ls_train(const ls_config *config, const ls_observer *observer,
+                               ls_train_result *result);
+
+typedef struct {
+    size_t samples;
+    double loss;
+    const char *metric_name;          /* "accuracy" (CLASSIFY), "mae" (REGRESS) */
+    double metric;
+    char data_note[200];              /* "" or that the data differ from those trained on */
+} ls_evaluation;
+
+/* Evaluate a checkpoint on the test part of `data` (the training part if there is no test part, or if
+ * `train_part`), on `devices`, `threads` each (0: auto). The same bits for any N, batch and thread count.
+ * `rows`, if not NULL, receives per sample `columns` numbers (probabilities, or predictions), owned by the
+ * caller: what predict prints. */
+LS_MUST_USE ls_status ls_evaluate(const char *checkpoint, const char *data, const char *devices,
+                                  int threads, double timeout_s, bool train_part,
+                                  ls_evaluation *result, float **rows, size_t *columns);
+
+/* The configuration and model text stored in a checkpoint. Errors: FORMAT. */
+LS_MUST_USE ls_status ls_checkpoint_config(const char *checkpoint, ls_config *config);
+LS_MUST_USE ls_status ls_checkpoint_model(const char *checkpoint, ls_model *model);
+
+/* The checkpoint that --resume FILE|DIR|auto names ("" if auto and there is none yet). */
+LS_MUST_USE ls_status ls_resume_find(const ls_config *config, char *path, size_t bytes);
+
+#endif
