@@ -1,27 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* embed.S -- files that are part of the binary: the built-in models and the built-in data.
+/* embed.S -- files that become part of the binary, byte for byte.
  *
- * Each becomes a symbol in read-only memory, followed by a NUL byte so that text can be read as a C
- * string, and a second symbol <name>_end at that NUL, for those who need the length. Paths are relative to
- * the repository's root, where the assembler is run (-I.); build.ninja lists every file here as an
- * implicit input of this one.
+ * EMBED name, path defines the symbols ls_embedded_<name> and ls_embedded_<name>_end around the
+ * contents of a file (path relative to the root of the tree, which is where the assembler runs or
+ * what -I names) and adds one zero byte after them, so that a text is also a C string.
  */
-        .section .rodata
+    .macro EMBED name, path
+    .global ls_embedded_\name
+    .global ls_embedded_\name\()_end
+    .balign 64
+ls_embedded_\name:
+    .incbin "\path"
+ls_embedded_\name\()_end:
+    .byte 0
+    .endm
 
-.macro embed name, file
-        .balign 64
-        .globl \name
-        .globl \name\()_end
-\name:
-        .incbin "\file"
-\name\()_end:
-        .byte 0
-.endm
+    .section .rodata
+    EMBED digits, "src/data/digits.csv"
 
-        embed ls_embedded_model_cifar10_cnn, src/models/cifar10-cnn.model
-        embed ls_embedded_model_digits_cnn, src/models/digits-cnn.model
-        embed ls_embedded_model_linear, src/models/linear.model
-        embed ls_embedded_model_mlp, src/models/mlp.model
-        embed ls_embedded_model_mnist_mlp, src/models/mnist-mlp.model
-
-        .section .note.GNU-stack,"",@progbits
+    .section .note.GNU-stack,"",@progbits

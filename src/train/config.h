@@ -14,6 +14,7 @@
 #include "collectives/all_reduce.h"
 #include "device/topology.h"
 #include "kernels/kernels.h"
+#include "nearest.h"
 #include "status.h"
 
 typedef enum { LS_REDUCTION_MEAN, LS_REDUCTION_WEIGHTED_MEAN, LS_REDUCTION_SUM } ls_reduction;
@@ -104,10 +105,6 @@ LS_MUST_USE ls_status ls_config_parse(ls_config *config, const char *file, const
 /* What does not depend on data or devices: batch and replica-batch together, accumulate > shards,
  * epochs and steps both 0 ... Errors: ARGUMENT. */
 LS_MUST_USE ls_status ls_config_check(const ls_config *config);
-
-/* The name nearest to `text` by edit distance among names[] (NULL-terminated), or NULL if none is
- * within a third of its characters. For "did you mean". */
-const char *ls_nearest_name(const char *text, const char *const *names);
 
 /* Learning rate of update number `step` (0-based), a function of the step alone. Pure. */
 double ls_schedule_rate(const ls_schedule *schedule, double lr, uint64_t step);
