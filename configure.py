@@ -22,13 +22,13 @@ import sys
 
 # -- sources: src/<folder>/<name>.c ------------------------------------------------------------
 SOURCES = {
-    "": "crc32c sha256",
+    "": "crc32c nearest sha256",
     "device": "",
     "kernels": "",
     "kernels/reference": "",
     "collectives": "",
-    "io": "",
-    "train": "",
+    "io": "pipeline sampler",
+    "train": "layers metrics model_parse optimizer replica",
     "cli": "",  # without main.c, which is not part of the library
 }
 HAS_MAIN = False
@@ -40,7 +40,14 @@ HOST_TABLES = {
     "portable": ("cpu_portable", ["portable"]),
 }
 # What src/embed.S includes.
-EMBEDDED = []
+EMBEDDED = [
+    "src/data/digits.csv",
+    "src/models/cifar10-cnn.model",
+    "src/models/digits-cnn.model",
+    "src/models/linear.model",
+    "src/models/mlp.model",
+    "src/models/mnist-mlp.model",
+]
 
 # -- tests: tests/support/<name>.c, tests/unit/<name>.c ----------------------------------------
 TEST_SUPPORT = ""

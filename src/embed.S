@@ -17,5 +17,10 @@ ls_embedded_\name\()_end:
 
     .section .rodata
     EMBED digits, "src/data/digits.csv"
+    EMBED model_cifar10_cnn, "src/models/cifar10-cnn.model"
+    EMBED model_digits_cnn, "src/models/digits-cnn.model"
+    EMBED model_linear, "src/models/linear.model"
+    EMBED model_mlp, "src/models/mlp.model"
+    EMBED model_mnist_mlp, "src/models/mnist-mlp.model"
 
     .section .note.GNU-stack,"",@progbits
