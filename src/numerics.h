@@ -125,4 +125,218 @@ LS_INLINE float ls_soft_fmaf(float a, float b, float c)
 #endif
 LS_INLINE float ls_fmaf(float a, float b, float c) { return LS_FMAF(a, b, c); }
 
+/* -- flat sums --------------------------------------------------------------------------------- */
+
+/* A flat sum cuts its terms into blocks of 4096. In a block, lane l of 64 is the chain of terms
+ * l, l + 64, ...; then lane l += lane l + 32, + 16, + 8, + 4, + 2, + 1. Blocks meet in the tree. */
+enum { LS_FLAT_LANES = 64, LS_FLAT_BLOCK = 4096 };
+
+/* The sum of a block's lanes; changes lane[]. */
+LS_INLINE double ls_flat_lanes_f64(double *lane)
+{
+    for (int half = LS_FLAT_LANES / 2; half; half /= 2) {
+        for (int l = 0; l < half; l++) lane[l] += lane[l + half];
+    }
+    return lane[0] + 0.0;
+}
+
+LS_INLINE float ls_flat_lanes_f32(float *lane)
+{
+    for (int half = LS_FLAT_LANES / 2; half; half /= 2) {
+        for (int l = 0; l < half; l++) lane[l] += lane[l + half];
+    }
+    return lane[0] + 0.0f;
+}
+
+/* Leaves of a tree that come one by one and whose number is not known before the last. */
+typedef struct {
+    double entry[LS_TREE_DEPTH];
+    int depth;
+    size_t leaves;
+} ls_tree_f64;
+
+typedef struct {
+    float entry[LS_TREE_DEPTH];
+    int depth;
+    size_t leaves;
+} ls_tree_f32;
+
+LS_INLINE void ls_tree_push_f64(ls_tree_f64 *tree, double leaf)
+{
+    for (size_t i = tree->leaves; i & 1; i >>= 1) leaf = tree->entry[--tree->depth] + leaf;
+    tree->entry[tree->depth++] = leaf;
+    tree->leaves++;
+}
+
+LS_INLINE void ls_tree_push_f32(ls_tree_f32 *tree, float leaf)
+{
+    for (size_t i = tree->leaves; i & 1; i >>= 1) leaf = tree->entry[--tree->depth] + leaf;
+    tree->entry[tree->depth++] = leaf;
+    tree->leaves++;
+}
+
+/* The root; +0 without a leaf. */
+LS_INLINE double ls_tree_root_f64(const ls_tree_f64 *tree)
+{
+    if (tree->depth == 0) return 0.0;
+    double sum = tree->entry[tree->depth - 1];
+    for (int i = tree->depth - 1; i-- > 0;) sum = tree->entry[i] + sum;
+    return sum;
+}
+
+LS_INLINE float ls_tree_root_f32(const ls_tree_f32 *tree)
+{
+    if (tree->depth == 0) return 0.0f;
+    float sum = tree->entry[tree->depth - 1];
+    for (int i = tree->depth - 1; i-- > 0;) sum = tree->entry[i] + sum;
+    return sum;
+}
+
+/* A flat sum whose terms come one by one. All-zero is the empty one. */
+typedef struct {
+    double lane[LS_FLAT_LANES];
+    size_t count; /* terms so far */
+    ls_tree_f64 block;
+} ls_flat_f64;
+
+typedef struct {
+    float lane[LS_FLAT_LANES];
+    size_t count;
+    ls_tree_f32 block;
+} ls_flat_f32;
+
+LS_INLINE void ls_flat_init_f64(ls_flat_f64 *sum) { memset(sum, 0, sizeof *sum); }
+LS_INLINE void ls_flat_init_f32(ls_flat_f32 *sum) { memset(sum, 0, sizeof *sum); }
+
+/* Add one term. A product of two floats is exact in double, so fused or not is one there. */
+LS_INLINE void ls_flat_add_f64(ls_flat_f64 *sum, double term)
+{
+    sum->lane[sum->count++ % LS_FLAT_LANES] += term;
+    if (sum->count % LS_FLAT_BLOCK == 0) {
+        ls_tree_push_f64(&sum->block, ls_flat_lanes_f64(sum->lane));
+        memset(sum->lane, 0, sizeof sum->lane);
+    }
+}
+
+/* Add the term a * b, fused. A plain sum has b = 1. */
+LS_INLINE void ls_flat_add_f32(ls_flat_f32 *sum, float a, float b)
+{
+    float *lane = &sum->lane[sum->count++ % LS_FLAT_LANES];
+    *lane = ls_fmaf(a, b, *lane);
+    if (sum->count % LS_FLAT_BLOCK == 0) {
+        ls_tree_push_f32(&sum->block, ls_flat_lanes_f32(sum->lane));
+        memset(sum->lane, 0, sizeof sum->lane);
+    }
+}
+
+/* The sum of the terms so far; nothing may be added after. */
+LS_INLINE double ls_flat_end_f64(ls_flat_f64 *sum)
+{
+    if (sum->count % LS_FLAT_BLOCK) {
+        ls_tree_push_f64(&sum->block, ls_flat_lanes_f64(sum->lane));
+    }
+    return ls_tree_root_f64(&sum->block);
+}
+
+LS_INLINE float ls_flat_end_f32(ls_flat_f32 *sum)
+{
+    if (sum->count % LS_FLAT_BLOCK) {
+        ls_tree_push_f32(&sum->block, ls_flat_lanes_f32(sum->lane));
+    }
+    return ls_tree_root_f32(&sum->block);
+}
+
+/* -- digests and slots ------------------------------------------------------------------------- */
+
+/* A float's 32 bits, any NaN as 0x7fc00000: processors differ in a NaN's payload and sign. */
+LS_INLINE uint32_t ls_digest_word(float x) { return x == x ? ls_float_bits(x) : 0x7fc00000u; }
+
+/* What element i adds to a digest, a sum modulo 2^64. */
+LS_INLINE uint64_t ls_digest_term(size_t i, float x)
+{
+    return (2 * (uint64_t)i + 1) * ls_digest_word(x);
+}
+
+/* An optimizer slot as it is stored: |x| < 2^-100 (the float 0x0d800000) is +0. Without it the
+ * slots of dead units decay into denormals, on which arithmetic is many times slower. */
+LS_INLINE float ls_slot_flush(float x)
+{
+    const float limit = ls_float_of_bits(0x0d800000u);
+    return (x < limit) & (x > -limit) ? 0.0f : x;
+}
+
+/* -- elementary functions ----------------------------------------------------------------------
+ * libm's differ in their last bits from version to version, and within one between processors with
+ * and without fused multiply-add. These use none, take no branch, and so vectorise with equal bits. */
+
+/* e^x within 1.1 ulp; +0 for x < -87, where the result would near the denormals; +inf above the
+ * range; NaN for NaN.
+ * n = x / ln 2 rounded: adding 1.5 * 2^23 leaves no bits for a fraction, and n in the last bits.
+ * r = x - n ln 2 with ln 2 in two parts, the first of 9 bits so that its product with n is exact.
+ * |r| <= 0.35 and e^r by its Taylor series; the first term left out, r^8 / 8!, is below 6e-9,
+ * a tenth of half an ulp. Times 2^n in two factors, as 2^128 is no float. */
+LS_INLINE float ls_expf(float x)
+{
+    const float shift = 12582912.0f;
+    const float t = x * 1.44269504f + shift;
+    const float n = t - shift;
+    const float r = (x - n * 0.693359375f) - n * -2.12194440e-4f;
+    float p = 1.0f / 5040;
+    p = p * r + 1.0f / 720;
+    p = p * r + 1.0f / 120;
+    p = p * r + 1.0f / 24;
+    p = p * r + 1.0f / 6;
+    p = p * r + 0.5f;
+    p = p * (r * r) + r;
+    p = p + 1.0f;
+    /* k = n + 256 > 0 in the range used below; 127 is the exponent's bias. */
+    const uint32_t k = ls_float_bits(t) - ls_float_bits(shift) + 256;
+    const uint32_t half = k >> 1;
+    const float low = ls_float_of_bits((half - 1) << 23);
+    const float y = p * low * ls_float_of_bits((k - half - 1) << 23);
+    const float high = x > 88.7228317f ? ls_float_of_bits(0x7f800000u) : y;
+    return x < -87.0f ? 0.0f : high;
+}
+
+/* ln x within 1 ulp, denormal x included; -inf for 0, NaN below 0 and for NaN, +inf for +inf.
+ * x = 2^e m with sqrt(1/2) <= m < sqrt(2). With f = m - 1 and s = f / (2 + f),
+ * ln m = 2 atanh s = 2s + 2/3 s^3 + 2/5 s^5 + ...; written as f - (f^2/2 - s (f^2/2 + R)),
+ * R = 2/3 s^2 + 2/5 s^4 + ..., because f is exact and 2s is not. |s| <= 0.172; the first term left
+ * out, 2/11 s^11, is a thirtieth of an ulp. ln 2 in two parts, so that e times the first is exact.
+ * (The form is that of fdlibm's e_log.c, Sun Microsystems, 1993.) */
+LS_INLINE float ls_logf(float x)
+{
+    const float smallest = ls_float_of_bits(0x00800000u); /* normal */
+    const float scaled = x < smallest ? x * 8388608.0f : x;
+    const float bias = x < smallest ? 127.0f + 23.0f : 127.0f;
+    /* Adding 1 - sqrt(1/2), as bits, carries into the exponent where m would be sqrt(2) or more. */
+    const uint32_t u = ls_float_bits(scaled) + (0x3f800000u - 0x3f3504f3u);
+    const float e = (float)(int32_t)(u >> 23) - bias;
+    const float f = ls_float_of_bits((u & 0x007fffffu) + 0x3f3504f3u) - 1.0f;
+    const float s = f / (2.0f + f);
+    const float z = s * s;
+    const float R = z * (2.0f / 3 + z * (2.0f / 5 + z * (2.0f / 7 + z * (2.0f / 9))));
+    const float h = 0.5f * f * f;
+    const float y = e * 6.9313812256e-01f - ((h - (s * (h + R) + e * 9.0580006145e-06f)) - f);
+    const float inf = ls_float_of_bits(0x7f800000u);
+    const float finite = x < inf ? y : x;      /* +inf and NaN pass */
+    const float domain = x < 0.0f ? ls_float_of_bits(0x7fc00000u) : finite;
+    return x == 0.0f ? -inf : domain;
+}
+
+/* cos x within 2e-16 absolutely, for 0 <= x <= pi (the cosine schedule's half period).
+ * n = x / (pi/2) rounded, 0, 1 or 2; r = x - n pi/2 with pi/2 in two parts, the first of 33 bits;
+ * cos r or sin r by its Taylor series; the first terms left out, r^18 / 18! and r^19 / 19! with
+ * |r| <= pi/4, are below 3e-18. */
+LS_INLINE double ls_cos(double x)
+{
+    const int n = x < 0.78539816339744831 ? 0 : x < 2.3561944901923449 ? 1 : 2;
+    const double r = (x - n * 1.57079632673412561417e+00) - n * 6.07710050650619224932e-11;
+    const double z = r * r;
+    /* 1 - z/2 (1 - z/12 (1 - z/30 ...)), and r (1 - z/6 (1 - z/20 ...)) for the sine. */
+    double p = 1.0;
+    for (int k = n == 1 ? 17 : 16; k > 1; k -= 2) p = 1.0 - z / (k * (k - 1)) * p;
+    return n == 0 ? p : n == 1 ? -(r * p) : -p;
+}
+
 #endif
