@@ -1,10 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /* host.h -- how the fast host kernels are built: one source per op, once per instruction set.
  *
- * build.ninja compiles each file of this folder (but cpu.c) three times, with LS_ISA set to portable,
- * avx2 and avx512 and LS_SIMD naming the header of vector words (simd_portable.h, simd_avx2.h,
- * simd_avx512.h). LS_HOST(gemm) is then ls_gemm_avx2 and so on. No file asks which set it is built for; all
- * they may use of it is in the simd header: LS_LANES, ls_vec, and a few functions on it.
+ * build.ninja compiles each file of this folder (but cpu*.c) once per instruction set, with LS_ISA
+ * set to portable, avx2 or avx512 and LS_SIMD naming the header of vector words (simd_portable.h,
+ * simd_avx2.h, simd_avx512.h). LS_HOST(gemm) is then ls_gemm_avx2 and so on. No file asks which set
+ * it is built for; all it may use of the set is in the simd header:
+ *
+ *   LS_LANES                        floats in a vector word
+ *   ls_vec                          a vector word
+ *   ls_vec_zero()  ls_vec_set(x)    all lanes +0, all lanes x
+ *   ls_vec_load(p)  ls_vec_store(p, v)               any alignment
+ *   ls_vec_load_part(p, n)  ls_vec_store_part(p, v, n)   the first n lanes, 0 <= n <= LS_LANES;
+ *                                   memory after them is not touched, loaded lanes after them are +0
+ *   ls_vec_fma(a, b, c)             a * b + c, rounded once
+ *   ls_vec_add(a, b)                a + b
+ *   ls_vec_relu(v)                  v <= 0 ? 0 : v, so a NaN passes
+ *   ls_vec_transpose(v)             v[LS_LANES], in place: lane j of v[i] <-> lane i of v[j]
+ *   LS_TILE_ROWS  LS_TILE_VECTORS   the micro-kernel's tile (tile.h): rows, vector words across
  */
 #ifndef LS_KERNELS_HOST_HOST_H
 #define LS_KERNELS_HOST_HOST_H
@@ -14,6 +26,12 @@
 #define LS_HOST_PASTE(op, isa) ls_##op##_##isa
 #define LS_HOST_EXPAND(op, isa) LS_HOST_PASTE(op, isa)
 #define LS_HOST(op) LS_HOST_EXPAND(op, LS_ISA)
+
+#ifdef LS_ISA
+#define LS_DECLARE_HOST(op) LS_MUST_USE ls_##op##_fn LS_HOST(op);
+LS_KERNELS(LS_DECLARE_HOST)
+#undef LS_DECLARE_HOST
+#endif
 
 extern const ls_kernels ls_kernels_portable, ls_kernels_avx2, ls_kernels_avx512;
 

@@ -14,7 +14,7 @@
  * A tap outside the image is a zero term, and zero terms may be left out of a chain, since + 0.0f
  * comes last in each.
  */
-#include "kernels/kernels.h"
+#include "kernels/reference/reference.h"
 
 /* The input row (column) that tap `tap` of output `out` reads; false if it lies in the padding. */
 static bool input_of(size_t out, size_t stride, size_t tap, size_t pad, size_t extent, size_t *in)

@@ -5,7 +5,7 @@
  * by a fused multiply-add, then the bias, then + 0.0f, which settles the sign of a zero. Nothing
  * here is fast; the host and device versions must give the same bits as this file.
  */
-#include "kernels/kernels.h"
+#include "kernels/reference/reference.h"
 
 /* op(A)[m,k] */
 static float a_at(const ls_gemm_args *g, size_t m, size_t k)
