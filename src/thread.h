@@ -45,8 +45,9 @@ LS_MUST_USE ls_status ls_group_run(ls_group *group, ls_rank_fn *fn, void *arg,
 int ls_group_world_size(const ls_group *group);
 double ls_group_timeout(const ls_group *group);
 
-/* Record why `rank` stops (its thread's record) and stop the others; the first cause wins and
- * ABORTED never is one. A rank function that returns an error does this by itself. */
+/* Record why `rank` stops (the calling thread's record) and stop the others; the first cause wins
+ * and ABORTED never is one. A rank function that returns an error does this by itself. `rank` -1:
+ * the failure is no rank's (a reader thread's), and its text gets no "rank R: ". */
 void ls_group_abort(ls_group *group, int rank, ls_status status);
 bool ls_group_is_aborted(const ls_group *group);
 
@@ -72,11 +73,14 @@ LS_MUST_USE ls_status ls_group_exchange(ls_group *group, int rank, const void *m
  *       while (!ready()) { s = ls_wait_poll(&w); if (s != LS_OK) break; }
  * ls_wait_poll spins a little, then yields, then sleeps 50 us at a time. It returns LS_OK ("look
  * again"), LS_ERR_ABORTED, or LS_ERR_TIMEOUT; on TIMEOUT the caller says with ls_fail what it was
- * waiting for. With group NULL it never aborts and times out after 60 s. */
+ * waiting for. It writes no record itself: on ABORTED the cause is another rank's, and this thread
+ * may be cleaning up after one of its own. Time in which the process was stopped does not count.
+ * With group NULL it never aborts and times out after 60 s. */
 typedef struct {
     ls_group *group;        /* borrowed */
     unsigned long progress; /* the group's count when the deadline was last set */
     double deadline;        /* seconds, monotonic clock */
+    double polled;          /* when it was last polled, likewise */
     unsigned poll_count;
 } ls_wait;
 

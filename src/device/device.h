@@ -73,8 +73,10 @@ struct ls_device {
     const struct ls_kernels *kernels; /* set by ls_kernels_bind before the first op */
     ls_pool *pool;                    /* owned; a host device's compute threads, else NULL */
     atomic_ulong *progress;           /* borrowed from the group, or NULL: see ls_group_progress */
-    size_t allocated_bytes;           /* now, ls_device_alloc */
-    size_t peak_bytes;                /* the most so far */
+    atomic_size_t allocated_bytes;    /* now, ls_device_alloc; any thread may read it */
+    atomic_size_t peak_bytes;         /* the most so far; likewise */
+    atomic_int open_count;            /* streams, events and pinned blocks not yet released */
+    struct ls_allocation *allocations; /* owned by device.c; the owner's, or the main thread's */
     void *implementation;             /* owned by the kind, or by a test's wrapper */
 };
 
@@ -95,9 +97,14 @@ struct ls_event {
  * ls_pool_create). `progress` may be NULL. Errors: MEMORY. */
 LS_MUST_USE ls_status ls_device_open_host(int ordinal, int thread_count, bool spin,
                                           atomic_ulong *progress, ls_device **out);
-void ls_device_close(ls_device *device); /* accepts NULL; all its memory must have been released */
+void ls_device_close(ls_device *device); /* accepts NULL; asserts that nothing of it is left open */
 
-/* Device memory, 128-byte aligned, contents undefined. Message of a failure: bytes asked, device. */
+/* What a kind's open function does first: every field but the kind's own. Owns: `pool`. */
+void ls_device_init(ls_device *device, ls_device_kind kind, int ordinal, const ls_device_ops *ops,
+                    ls_pool *pool, atomic_ulong *progress);
+
+/* Device memory, 128-byte aligned, contents undefined (a host device fills it with NaNs, so that
+ * what reads it unwritten is seen). Message of a failure: bytes asked, device. */
 LS_MUST_USE ls_status ls_device_alloc(ls_device *device, size_t bytes, void **out);
 void ls_device_release(ls_device *device, void *memory); /* accepts NULL */
 

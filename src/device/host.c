@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+/* host.c -- a device that is a part of this machine's memory and some of its threads.
+ *
+ * The simplest thing that keeps the promises of device.h. Memory is the heap's. Work runs inline,
+ * on the calling thread (an op of kernels/host cuts itself into tasks for the device's pool), so it
+ * has finished when the enqueuing call returns: a stream is always idle, and an event is complete
+ * as soon as it is recorded. Order within a stream is program order.
+ *
+ * What is left of an event is its count and its happens-before edge, and both live in device.c.
+ * A wait that finds its event incomplete is therefore a handshake that enqueued in the wrong
+ * order; on a GPU the same code would wait for the wrong thing now and then. Here it fails always.
+ *
+ * Fresh memory is filled with 0xFF bytes, which are NaNs as floats and large negative labels as
+ * integers: an op that reads what nobody wrote does not get a convenient zero.
+ *
+ * Nothing here uses the `implementation` pointers; a test's wrapper may have them.
+ */
+#include "device/device.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { ALIGN = 128 };
+
+/* Bytes of memory the machine has; an allocation beyond that would be promised by the kernel and
+ * paid by a kill. Not POSIX but everywhere; SIZE_MAX where it is not known. */
+static size_t machine_bytes(void)
+{
+    const long pages = sysconf(_SC_PHYS_PAGES);
+    const long page_bytes = sysconf(_SC_PAGESIZE);
+    if (pages <= 0 || page_bytes <= 0) return SIZE_MAX;
+    return (size_t)pages * (size_t)page_bytes;
+}
+
+static ls_status memory_alloc(ls_device *device, size_t bytes, void **out)
+{
+    const size_t in_use = atomic_load(&device->allocated_bytes);
+    const size_t limit = machine_bytes();
+    if (in_use <= limit && bytes <= limit - in_use) {
+        const size_t rounded = (bytes + (bytes == 0) + ALIGN - 1) / ALIGN * ALIGN;
+        *out = aligned_alloc(ALIGN, rounded);
+        if (*out != NULL) {
+            memset(*out, 0xFF, rounded);
+            return LS_OK;
+        }
+    }
+    return ls_fail(LS_ERR_MEMORY, "%s: %zu bytes asked, %zu in use, the machine has %zu",
+                   device->name, bytes, in_use, limit);
+}
+
+static void memory_release(ls_device *device, void *memory)
+{
+    (void)device;
+    free(memory);
+}
+
+static ls_status stream_open(ls_device *device, ls_stream *stream)
+{
+    (void)device;
+    (void)stream;
+    return LS_OK;
+}
+
+static void stream_close(ls_stream *stream) { (void)stream; }
+
+static ls_status stream_poll(ls_stream *stream, bool *idle)
+{
+    (void)stream;
+    *idle = true;
+    return LS_OK;
+}
+
+static ls_status stream_wait(ls_stream *stream, ls_event *event)
+{
+    bool complete = false;
+    LS_TRY(ls_event_poll(event, &complete));
+    if (complete) return LS_OK;
+    return ls_fail(LS_ERR_DEVICE, "a stream of %s waits for an event of %s that is not complete",
+                   stream->device->name, event->device->name);
+}
+
+static ls_status event_open(ls_device *device, ls_event *event)
+{
+    (void)device;
+    (void)event;
+    return LS_OK;
+}
+
+static void event_close(ls_event *event) { (void)event; }
+
+static ls_status event_record(ls_event *event, ls_stream *stream)
+{
+    (void)event;
+    (void)stream;
+    return LS_OK;
+}
+
+static ls_status event_poll(ls_event *event, bool *complete)
+{
+    (void)event;
+    *complete = true;
+    return LS_OK;
+}
+
+static ls_status copy(ls_stream *stream, void *to, const void *from, size_t bytes, int direction)
+{
+    (void)stream;
+    (void)direction;
+    memcpy(to, from, bytes);
+    return LS_OK;
+}
+
+static ls_status fill(ls_stream *stream, void *to, unsigned char value, size_t bytes)
+{
+    (void)stream;
+    memset(to, value, bytes);
+    return LS_OK;
+}
+
+static void close_device(ls_device *device) { free(device); }
+
+static const ls_device_ops host_ops = {
+    .alloc = memory_alloc,
+    .release = memory_release,
+    .pinned_alloc = memory_alloc,
+    .pinned_release = memory_release,
+    .stream_open = stream_open,
+    .stream_close = stream_close,
+    .stream_poll = stream_poll,
+    .stream_wait = stream_wait,
+    .event_open = event_open,
+    .event_close = event_close,
+    .event_record = event_record,
+    .event_poll = event_poll,
+    .copy = copy,
+    .fill = fill,
+    .close = close_device,
+};
+
+ls_status ls_device_open_host(int ordinal, int thread_count, bool spin, atomic_ulong *progress,
+                              ls_device **out)
+{
+    *out = NULL;
+    ls_device *device = malloc(sizeof *device);
+    if (device == NULL)
+        return ls_fail(LS_ERR_MEMORY, "host:%d: %zu bytes asked", ordinal, sizeof *device);
+    ls_pool *pool = NULL;
+    const ls_status status = ls_pool_create(thread_count, spin, &pool);
+    if (status != LS_OK) {
+        free(device);
+        return status;
+    }
+    ls_device_init(device, LS_DEVICE_HOST, ordinal, &host_ops, pool, progress);
+    *out = device;
+    return LS_OK;
+}

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: MIT */
+/* pool.c -- compute threads of one replica: cut a loop into tasks, run them, wait for all.
+ *
+ * Two counters carry a job. `unclaimed` is how many tasks nobody has taken yet: whoever lowers it
+ * from k > 0 owns task (task_count - k). `unfinished` is how many have not been done yet; when it is
+ * zero ls_pool_run returns.
+ *
+ *     caller                                      helper
+ *     fn, arg, task_count, unfinished = n
+ *     unclaimed = n                -- 1 -->       unclaimed > 0: claim, claim ...
+ *     claim, claim ... until none is left         run what was claimed
+ *     wait for unfinished == 0     <-- 2 --       unfinished -= tasks I ran
+ *
+ * Invariants
+ *  1. A thread that owns a task holds the job open: unfinished > 0 until it has counted its tasks
+ *     off, and the caller does not leave before. So fn, arg and task_count are read only after a
+ *     claim, and cannot change under a reader.
+ *  2. A helper that is late claims from whatever job is open then, or finds nothing. It needs no
+ *     job number, and the caller never waits for a helper that has not claimed anything: on a busy
+ *     machine the caller does all of a small job alone.
+ *
+ * Happens-before. Edge 1: the store to `unclaimed` releases fn, arg and the caller's data; a claim
+ * acquires them (claims are read-modify-writes, so they continue the store's release sequence, and
+ * the tenth claim synchronizes with the store like the first). Edge 2: counting off releases what
+ * the tasks wrote; the caller's load of zero acquires it from all threads, again by the release
+ * sequence.
+ *
+ * Sleep: a thread with nothing to do polls for some 20 us if `spin`, else yields a few times, then
+ * sleeps on a condition variable. No wake-up is lost: the sleeper first says that it sleeps, then
+ * looks for work a last time; the caller first publishes the work, then looks for sleepers. All four
+ * are sequentially consistent, so at least one of them sees the other; and the sleeper holds the
+ * lock from its word to its sleep, so the caller's signal, under the lock, finds it asleep. The
+ * caller's own sleep, for `unfinished`, works the same way. These waits have no deadline of their
+ * own: they end when tasks end, and a task is a finite loop that waits for nobody.
+ */
+#define _GNU_SOURCE /* sched_getaffinity; POSIX has no way to ask for the affinity mask */
+
+#include "thread.h"
+
+#include <assert.h>
+#include <fenv.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    SCRATCH_ALIGN = 64,
+    YIELD_POLLS = 20,      /* polls before a thread that may not spin goes to sleep */
+    STACK_BYTES = 2 << 20, /* of a helper */
+    CPU_MAX = 1 << 16      /* the widest affinity mask asked for */
+};
+
+static const double SPIN_S = 20e-6;
+
+typedef struct {
+    pthread_t thread;
+    ls_pool *pool; /* borrowed */
+    int number;    /* 1 .. thread_count-1 */
+} helper;
+
+struct ls_pool {
+    int thread_count;            /* written before spawn */
+    int started;                 /* helpers running; the owner's */
+    bool spin;                   /* written before spawn */
+    helper *helpers;             /* owned; [thread_count - 1] */
+    unsigned char *scratch;      /* owned; [thread_count][LS_SCRATCH_BYTES] */
+    ls_task_fn *fn;              /* of the open job; ordered by `unclaimed` */
+    void *arg;                   /* likewise */
+    long long task_count;        /* likewise */
+    atomic_llong unclaimed;      /* may fall below 0, by less than thread_count */
+    atomic_llong unfinished;
+    atomic_int sleeping_count;   /* helpers that sleep; written under lock */
+    atomic_bool caller_sleeps;   /* written under lock */
+    atomic_bool stopping;        /* written under lock */
+    pthread_mutex_t lock;
+    pthread_cond_t work;         /* unclaimed > 0, or stopping */
+    pthread_cond_t finished;     /* unfinished == 0 */
+};
+
+int ls_core_count(void)
+{
+    for (size_t cpus = 1024; cpus <= CPU_MAX; cpus *= 2) {
+        cpu_set_t *mask = CPU_ALLOC(cpus);
+        if (mask == NULL) break;
+        const size_t bytes = CPU_ALLOC_SIZE(cpus);
+        const int failed = sched_getaffinity(0, bytes, mask);
+        const int count = failed == 0 ? CPU_COUNT_S(bytes, mask) : 0;
+        CPU_FREE(mask);
+        if (count > 0) return count;
+    }
+    return 1;
+}
+
+/* Run tasks until none is left to claim. */
+static void pool_work(ls_pool *pool, int thread)
+{
+    long long done = 0;
+    while (atomic_load_explicit(&pool->unclaimed, memory_order_relaxed) > 0) {
+        const long long left =
+            atomic_fetch_sub_explicit(&pool->unclaimed, 1, memory_order_acquire);
+        if (left <= 0) break;
+        pool->fn(pool->arg, (size_t)(pool->task_count - left), thread);
+        done++;
+    }
+    if (done == 0) return;
+    if (atomic_fetch_sub(&pool->unfinished, done) != done) return;
+    if (!atomic_load(&pool->caller_sleeps)) return;
+    (void)pthread_mutex_lock(&pool->lock);
+    (void)pthread_cond_signal(&pool->finished);
+    (void)pthread_mutex_unlock(&pool->lock);
+}
+
+static bool pool_has_work(ls_pool *pool)
+{
+    return atomic_load(&pool->unclaimed) > 0 || atomic_load(&pool->stopping);
+}
+
+static bool pool_is_finished(ls_pool *pool) { return atomic_load(&pool->unfinished) == 0; }
+
+/* Poll for a short while; returns whether it came. Reading the clock takes some 20 ns, which also
+ * keeps the loop from hammering the cache line. */
+static bool pool_poll(ls_pool *pool, bool (*came)(ls_pool *))
+{
+    if (pool->spin) {
+        const double until = ls_clock() + SPIN_S;
+        do {
+            if (came(pool)) return true;
+        } while (ls_clock() < until);
+        return false;
+    }
+    for (int poll = 0; poll < YIELD_POLLS; poll++) {
+        if (came(pool)) return true;
+        (void)sched_yield();
+    }
+    return false;
+}
+
+static void *helper_main(void *argument)
+{
+    const helper *self = argument;
+    ls_pool *pool = self->pool;
+    (void)fesetenv(FE_DFL_ENV); /* as in rank_main (thread.c) */
+    while (!atomic_load(&pool->stopping)) {
+        pool_work(pool, self->number);
+        if (pool_poll(pool, pool_has_work)) continue;
+        (void)pthread_mutex_lock(&pool->lock);
+        (void)atomic_fetch_add(&pool->sleeping_count, 1);
+        while (!pool_has_work(pool)) (void)pthread_cond_wait(&pool->work, &pool->lock);
+        (void)atomic_fetch_sub(&pool->sleeping_count, 1);
+        (void)pthread_mutex_unlock(&pool->lock);
+    }
+    return NULL;
+}
+
+/* Wake at most `wanted` helpers that sleep. */
+static void pool_wake(ls_pool *pool, long long wanted)
+{
+    if (atomic_load(&pool->sleeping_count) == 0) return;
+    (void)pthread_mutex_lock(&pool->lock);
+    const int sleeping = atomic_load(&pool->sleeping_count);
+    for (int i = 0; i < sleeping && i < wanted; i++) (void)pthread_cond_signal(&pool->work);
+    (void)pthread_mutex_unlock(&pool->lock);
+}
+
+static void pool_wait_finished(ls_pool *pool)
+{
+    if (pool_poll(pool, pool_is_finished)) return;
+    (void)pthread_mutex_lock(&pool->lock);
+    atomic_store(&pool->caller_sleeps, true);
+    while (!pool_is_finished(pool)) (void)pthread_cond_wait(&pool->finished, &pool->lock);
+    atomic_store(&pool->caller_sleeps, false);
+    (void)pthread_mutex_unlock(&pool->lock);
+}
+
+void ls_pool_run(ls_pool *pool, size_t task_count, ls_task_fn *fn, void *arg)
+{
+    assert(pool_is_finished(pool)); /* no run inside a task, or from a second thread */
+    if (task_count <= 1 || pool->thread_count == 1) {
+        for (size_t task = 0; task < task_count; task++) fn(arg, task, 0);
+        return;
+    }
+    pool->fn = fn;
+    pool->arg = arg;
+    pool->task_count = (long long)task_count;
+    atomic_store_explicit(&pool->unfinished, pool->task_count, memory_order_relaxed);
+    atomic_store(&pool->unclaimed, pool->task_count);
+    pool_wake(pool, pool->task_count - 1);
+    pool_work(pool, 0);
+    pool_wait_finished(pool);
+}
+
+/* -- set-up ---------------------------------------------------------------------------------- */
+
+static int pool_start(ls_pool *pool)
+{
+    pthread_attr_t attribute;
+    int failed = pthread_attr_init(&attribute);
+    if (failed != 0) return failed;
+    failed = pthread_attr_setstacksize(&attribute, STACK_BYTES);
+    while (failed == 0 && pool->started < pool->thread_count - 1) {
+        helper *next = &pool->helpers[pool->started];
+        next->pool = pool;
+        next->number = pool->started + 1;
+        failed = pthread_create(&next->thread, &attribute, helper_main, next);
+        if (failed == 0) pool->started++;
+    }
+    (void)pthread_attr_destroy(&attribute);
+    return failed;
+}
+
+ls_status ls_pool_create(int thread_count, bool spin, ls_pool **out)
+{
+    assert(thread_count >= 1);
+    *out = NULL;
+    const size_t threads = (size_t)thread_count;
+    ls_pool *pool = calloc(1, sizeof *pool);
+    if (pool == NULL) return ls_fail(LS_ERR_MEMORY, "pool: %zu bytes asked", sizeof *pool);
+    pool->thread_count = thread_count;
+    pool->spin = spin;
+    atomic_init(&pool->unclaimed, 0);
+    atomic_init(&pool->unfinished, 0);
+    atomic_init(&pool->sleeping_count, 0);
+    atomic_init(&pool->caller_sleeps, false);
+    atomic_init(&pool->stopping, false);
+    (void)pthread_mutex_init(&pool->lock, NULL);
+    (void)pthread_cond_init(&pool->work, NULL);
+    (void)pthread_cond_init(&pool->finished, NULL);
+    pool->helpers = calloc(threads, sizeof *pool->helpers);
+    pool->scratch = aligned_alloc(SCRATCH_ALIGN, threads * LS_SCRATCH_BYTES);
+    ls_status status = LS_OK;
+    if (pool->helpers == NULL || pool->scratch == NULL) {
+        status = ls_fail(LS_ERR_MEMORY, "pool of %d threads: %zu bytes of scratch asked",
+                         thread_count, threads * LS_SCRATCH_BYTES);
+    } else {
+        const int failed = pool_start(pool);
+        if (failed != 0)
+            status = ls_fail(LS_ERR_MEMORY, "pool: thread %d of %d not started: %s",
+                             pool->started + 1, thread_count, strerror(failed));
+    }
+    if (status != LS_OK) {
+        ls_pool_destroy(pool);
+        return status;
+    }
+    *out = pool;
+    return LS_OK;
+}
+
+void ls_pool_destroy(ls_pool *pool)
+{
+    if (pool == NULL) return;
+    (void)pthread_mutex_lock(&pool->lock);
+    atomic_store(&pool->stopping, true);
+    (void)pthread_cond_broadcast(&pool->work);
+    (void)pthread_mutex_unlock(&pool->lock);
+    for (int i = 0; i < pool->started; i++) (void)pthread_join(pool->helpers[i].thread, NULL);
+    (void)pthread_cond_destroy(&pool->finished);
+    (void)pthread_cond_destroy(&pool->work);
+    (void)pthread_mutex_destroy(&pool->lock);
+    free(pool->scratch);
+    free(pool->helpers);
+    free(pool);
+}
+
+int ls_pool_thread_count(const ls_pool *pool) { return pool->thread_count; }
+
+void *ls_pool_scratch(ls_pool *pool, int thread)
+{
+    assert(0 <= thread && thread < pool->thread_count);
+    return pool->scratch + (size_t)thread * LS_SCRATCH_BYTES;
+}
