@@ -2,14 +2,17 @@
 /* model.h -- a model file becomes layers with shapes, and parameters with places in an arena.
  *
  * The text (docs/formats.md): one layer a line, `[name =] op [arguments] [key=value ...]
- * [from name ...]`, # comments. Errors name file, line and column, what was found and what was expected;
- * an unknown op or key is answered with the nearest known one.
+ * [from name ...]`, # comments. Errors name file, line and column, what was found and what was
+ * expected; an unknown op or key is answered with the nearest known one.
+ *
+ * model_parse.c reads the text, model_init.c infers shapes and places parameters, model_describe.c
+ * prints, builtin.c holds the models that are part of the binary.
  *
  * Parameters live in one arena. Its order is the reverse of the layers, so that the backward pass
  * completes gradients from the front; every tensor starts at a multiple of 32 floats, the padding
  * is zero and stays zero.
  *
- * Pure: no device, no files (ls_model_text finds built-in models by name in the binary).
+ * Pure: no device, no files (but ls_model_text, which reads one).
  */
 #ifndef LS_TRAIN_MODEL_H
 #define LS_TRAIN_MODEL_H
@@ -68,7 +71,8 @@ typedef struct {
 
 typedef struct {
     char *name;               /* owned; what the user called it */
-    char *text;               /* owned; the model file's text */
+    char *text;               /* owned; the model file's text, each `auto` replaced by what it
+                                 stood for, so that it can be read again without the data */
     ls_layer *layer;          /* owned; [layer_count], input first */
     int layer_count;
     ls_parameter *parameter;  /* owned; in the order of the model file */
@@ -82,12 +86,13 @@ typedef struct {
 const char *ls_model_builtin(const char *name);
 const char *const *ls_model_builtin_names(void);
 
-/* The text that MODEL on the command line stands for: a built-in name, or a file. `text` is owned by the
- * caller. Errors: ARGUMENT (neither; with the nearest built-in name). */
+/* The text that MODEL on the command line stands for: a built-in name, or a file. `text` is owned
+ * by the caller. Errors: ARGUMENT (neither; with the nearest built-in name), MEMORY. */
 LS_MUST_USE ls_status ls_model_text(const char *name_or_path, char **text);
 
-/* Parse and infer shapes. `data` (NULL: none at hand) gives `input auto` and a last `dense auto`
- * their sizes, and is checked against the input, the classes and the loss. Errors: ARGUMENT. */
+/* Parse and infer shapes. `data` (NULL: none at hand) gives `input auto`, a last `dense auto` and
+ * `loss auto` what they stand for, and is checked against the input, the outputs and the loss.
+ * Errors: ARGUMENT (with file, line, column), MEMORY. */
 LS_MUST_USE ls_status ls_model_init(ls_model *model, const char *name, const char *text,
                                     const ls_dataset_info *data);
 void ls_model_free(ls_model *model); /* accepts all-zero */
