@@ -7,7 +7,7 @@
  * processor that follows IEEE 754 gives the same bits (build with contraction off).
  *
  * Everything here is pure. Valid C11, C++14 and device code. The includer may define LS_INLINE
- * (device code: static __device__ inline) and LS_FMAF (see ls_fmaf).
+ * and LS_FMAF (device code: static __device__ inline, and __fmaf_rn).
  */
 #ifndef LS_NUMERICS_H
 #define LS_NUMERICS_H
@@ -118,10 +118,14 @@ LS_INLINE float ls_soft_fmaf(float a, float b, float c)
     return (float)odd;
 }
 
-/* a * b + c, rounded once. Builds for processors that have the instruction define LS_FMAF as
- * __builtin_fmaf (device code: __fmaf_rn); the result is the same, only faster. */
+/* a * b + c, rounded once: by the instruction where the build's processor has it, else soft; the
+ * result is the same. Never libm's fmaf, which is correct and a hundred times slower. */
 #ifndef LS_FMAF
+#ifdef __FP_FAST_FMAF
+#define LS_FMAF __builtin_fmaf
+#else
 #define LS_FMAF ls_soft_fmaf
+#endif
 #endif
 LS_INLINE float ls_fmaf(float a, float b, float c) { return LS_FMAF(a, b, c); }
 

@@ -98,7 +98,7 @@ typedef struct {
     size_t piece_stride;
 } ls_batch_sum_args;
 
-/* -- pooling and activations ------------------------------------------------------------------ */
+/* -- pooling and activations ------------------------------------------------------------------- */
 
 typedef struct {
     size_t samples;
@@ -215,15 +215,16 @@ typedef struct {
 #define LS_ALL_FINITE UINT64_MAX
 
 /* For every tensor, in this order: finite test of g as it comes; g = g * scale; g = fmaf(l2_twice,
- * w, g); g = g + l1 * sign(w); norm = flat sum (double) of g squared. */
+ * w, g) unless l2_twice is 0; g = g + l1 * sign(w) unless l1 is 0 (sign(0) = 0); norm = flat sum
+ * (double) of g squared. */
 typedef struct {
     const ls_arena_table *tensors;
     float scale;
     const float *w; /* arena */
-    float *g;       /* arena, in place */
-    double *square_sum;   /* [tensors] */
-    uint64_t *nonfinite;  /* [tensors] index in the tensor of the first element that is not finite,
-                             or LS_ALL_FINITE */
+    float *g;            /* arena, in place */
+    double *square_sum;  /* [tensors] */
+    uint64_t *nonfinite; /* [tensors] index in the tensor of the first element that is not finite,
+                            or LS_ALL_FINITE */
 } ls_gradient_finish_args;
 
 /* Flat sums (double) of w squared and of |w|, per tensor: norms and the regulariser's loss. */
@@ -243,23 +244,24 @@ typedef enum { LS_OPTIMIZER_SGD, LS_OPTIMIZER_MOMENTUM, LS_OPTIMIZER_ADAM } ls_o
  *   ADAM      slot0 = fmaf(one_minus_beta1, g - slot0, slot0)
  *             slot1 = fmaf(one_minus_beta2, fmaf(g, g, -slot1), slot1)
  *             w = fmaf(-rate, slot0 / (sqrt(slot1) + epsilon), w),  rate = numerics.md's `a`
- * update_square_sum: per tensor, flat sum (double) of the square of (new w - old w).
- * digest: of the new weights, as ls_digest. */
+ * update_square_sum: per tensor, flat sum (double) of the square of (new w - old w), the
+ * difference in float.
+ * digest: of the new weights, as ls_digest of the whole arena (whose padding is zero). */
 typedef struct {
     const ls_arena_table *tensors;
     ls_optimizer optimizer;
     float rate, momentum, one_minus_beta1, one_minus_beta2, epsilon;
     const float *g;
     float *w;
-    float *slot0, *slot1; /* arenas; NULL where the optimizer has none */
+    float *slot0, *slot1;      /* arenas; NULL where the optimizer has none */
     double *update_square_sum; /* [tensors] */
     uint64_t *digest;          /* [1] */
 } ls_update_args;
 
-/* -- whole buffers ------------------------------------------------------------------------------ */
+/* -- whole buffers ----------------------------------------------------------------------------- */
 
 /* out = sum over i of (2 i + 1) * word(x[i]) mod 2^64, word = the 32 bits, a NaN as 0x7fc00000.
- * Every single-bit change alters it (2 i + 1 is odd); it does not depend on the order in which it is summed. */
+ * Every single-bit change alters it (2 i + 1 is odd); the order of summing does not. */
 typedef struct {
     size_t count;
     const float *x;

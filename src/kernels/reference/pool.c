@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/* pool.c -- reference: max pooling and its gradient.
+ *
+ * The definition of the bits (docs/numerics.md 1.6). A window is scanned row by row, column by
+ * column, over the places that lie inside the input; an element replaces the largest so far if it
+ * is larger or a NaN, so the first of equals wins and a NaN gets through. `place` keeps where it
+ * stood. The gradient of an output goes to that place alone; an input that several windows chose
+ * gets the chain of their gradients, output row then column ascending.
+ */
+#include "kernels/reference/reference.h"
+
+/* The row or column of the input under place `i` of the window at output `out`; outside the input
+ * it is at or above `extent`, also left of it (the subtraction wraps). */
+static size_t input_at(size_t out, size_t stride, size_t pad, size_t i)
+{
+    return out * stride + i - pad;
+}
+
+static void pool_one(const ls_max_pool_args *args, size_t n, size_t oh, size_t ow, size_t c)
+{
+    const ls_pool_shape *s = &args->shape;
+    const size_t at = ((n * s->out_height + oh) * s->out_width + ow) * s->channels + c;
+    bool found = false;
+    float m = 0.0f;
+    size_t place = 0;
+    for (size_t i = 0; i < s->window_height; i++) {
+        const size_t h = input_at(oh, s->stride_height, s->pad_top, i);
+        if (h >= s->height) continue;
+        for (size_t j = 0; j < s->window_width; j++) {
+            const size_t w = input_at(ow, s->stride_width, s->pad_left, j);
+            if (w >= s->width) continue;
+            const float x = args->x[((n * s->height + h) * s->width + w) * s->channels + c];
+            if (!found || x > m || x != x) {
+                m = x;
+                place = i * s->window_width + j;
+            }
+            found = true;
+        }
+    }
+    args->y[at] = m;
+    args->place[at] = (uint8_t)place;
+}
+
+ls_status ls_max_pool_reference(ls_stream *stream, const ls_max_pool_args *args)
+{
+    (void)stream;
+    const ls_pool_shape *s = &args->shape;
+    for (size_t n = 0; n < s->samples; n++) {
+        for (size_t oh = 0; oh < s->out_height; oh++) {
+            for (size_t ow = 0; ow < s->out_width; ow++) {
+                for (size_t c = 0; c < s->channels; c++) pool_one(args, n, oh, ow, c);
+            }
+        }
+    }
+    return LS_OK;
+}
+
+ls_status ls_max_pool_gradient_reference(ls_stream *stream, const ls_max_pool_gradient_args *args)
+{
+    (void)stream;
+    const ls_pool_shape *s = &args->shape;
+    const size_t inputs = s->samples * s->height * s->width * s->channels;
+    for (size_t e = 0; e < inputs; e++) args->dx[e] = 0.0f;
+    for (size_t at = 0; at < s->samples * s->out_height * s->out_width * s->channels; at++) {
+        const size_t c = at % s->channels;
+        const size_t ow = at / s->channels % s->out_width;
+        const size_t oh = at / s->channels / s->out_width % s->out_height;
+        const size_t n = at / s->channels / s->out_width / s->out_height;
+        const size_t place = args->place[at];
+        const size_t h = input_at(oh, s->stride_height, s->pad_top, place / s->window_width);
+        const size_t w = input_at(ow, s->stride_width, s->pad_left, place % s->window_width);
+        /* A chain of additions from +0 never becomes -0: the last + 0.0f has nothing to do. */
+        args->dx[((n * s->height + h) * s->width + w) * s->channels + c] += args->dy[at];
+    }
+    return LS_OK;
+}
