@@ -31,6 +31,10 @@ typedef struct {
  * Errors: ARGUMENT (syntax, too many, a duplicate not spelled K*M), DEVICE (no usable GPU). */
 LS_MUST_USE ls_status ls_device_list_parse(const char *text, ls_device_list *out);
 
+/* The same for a machine with `gpu_count` usable GPUs, `why_none` if it is 0. Pure. */
+LS_MUST_USE ls_status ls_device_list_resolve(const char *text, int gpu_count,
+                                             const char *why_none, ls_device_list *out);
+
 /* pair[a * count + b]: how bytes get from rank a's device to rank b's. Row-major, [count, count].
  * ring[i]: the rank at place i of the ring; a permutation that starts with 0. */
 typedef struct {
@@ -40,12 +44,16 @@ typedef struct {
 } ls_topology;
 
 /* Pair kinds of `count` open devices under `p2p` (host pairs are PEER; OFF makes every pair of
- * different devices STAGED), and the ring, validated by walking it. */
+ * different devices STAGED), and the ring, validated by walking it.
+ * Errors: DEVICE (p2p ON and a pair that can only be STAGED). */
 LS_MUST_USE ls_status ls_topology_init(ls_topology *topology, ls_device *const *device, int count,
                                        ls_p2p p2p);
 
 /* "LOCAL", "PEER", "STAGED". Pure. */
 const char *ls_pair_kind_name(ls_pair_kind kind);
+
+/* Does following `ring` from place 0 visit each of `count` ranks once, starting with rank 0? Pure. */
+bool ls_ring_is_whole(const int *ring, int count);
 
 /* Are all pairs of different ranks LOCAL or PEER? Pure. */
 bool ls_topology_is_all_peer(const ls_topology *topology);

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: MIT */
+/* topology.c -- from the text of --devices to a list, and from open devices to pairs and a ring.
+ *
+ * Text:
+ *     list    = "auto" | "host" [":" N] | "cuda" [":" element {"," element}]
+ *     element = K ["*" M]                M replicas on GPU K; M = 1 without "*"
+ *
+ * A GPU that is named twice is more often a slip than a wish, so sharing has to be spelled K*M.
+ * Syntax is checked before the machine is: the same typing error gives the same message everywhere.
+ *
+ * Pairs: a device reaches itself (LOCAL); host devices are one memory (PEER). Any other pair is
+ * STAGED, because peer access between GPUs is not trusted before it has been proven, and this file
+ * has no proof.
+ *
+ * The ring is the order of the ranks. It is walked after it is built, like any ring that a cleverer
+ * search would build: a schedule over a broken ring hangs, and hanging is the worst way to fail.
+ *
+ * Pure but for the question how many GPUs there are.
+ */
+#include "device/topology.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "device/cuda.h"
+
+enum { NUMBER_MAX = 9999 }; /* far beyond every machine, and ten times it fits an int */
+
+/* -- the list -------------------------------------------------------------------------------- */
+
+/* What is being read, for messages with the place in it. */
+typedef struct {
+    const char *text; /* all of it */
+    const char *at;   /* the rest */
+} scanner;
+
+static ls_status expected(const scanner *s, const char *what)
+{
+    const int column = (int)(s->at - s->text) + 1;
+    if (*s->at == '\0')
+        return ls_fail(LS_ERR_ARGUMENT, "--devices %.80s: ends where %s is expected", s->text,
+                       what);
+    return ls_fail(LS_ERR_ARGUMENT, "--devices %.80s: found '%.20s' at column %d, expected %s",
+                   s->text, s->at, column, what);
+}
+
+/* A decimal number without sign; what is larger than NUMBER_MAX is read as NUMBER_MAX. */
+static ls_status scan_number(scanner *s, const char *what, int *out)
+{
+    if (*s->at < '0' || *s->at > '9') return expected(s, what);
+    *out = 0;
+    for (; *s->at >= '0' && *s->at <= '9'; s->at++) {
+        *out = *out * 10 + (*s->at - '0');
+        if (*out > NUMBER_MAX) *out = NUMBER_MAX;
+    }
+    return LS_OK;
+}
+
+static bool scan_character(scanner *s, char c)
+{
+    if (*s->at != c) return false;
+    s->at++;
+    return true;
+}
+
+/* The word in front, if it is `word` and ends there or before a ':'. */
+static bool scan_word(scanner *s, const char *word)
+{
+    const size_t length = strlen(word);
+    if (strncmp(s->at, word, length) != 0) return false;
+    if (s->at[length] != '\0' && s->at[length] != ':') return false;
+    s->at += length;
+    return true;
+}
+
+/* Append `replicas` replicas on one device. */
+static ls_status list_append(ls_device_list *list, const char *text, ls_device_kind kind,
+                             int ordinal, int replicas)
+{
+    if (replicas > LS_WORLD_MAX - list->count)
+        return ls_fail(LS_ERR_ARGUMENT, "--devices %.80s: too many replicas; %d is the most", text,
+                       LS_WORLD_MAX);
+    for (int i = 0; i < replicas; i++)
+        list->device[list->count++] = (ls_device_choice){ .kind = kind, .ordinal = ordinal };
+    return LS_OK;
+}
+
+/* [":" N], after "host". */
+static ls_status scan_host(scanner *s, ls_device_list *list)
+{
+    int count = 1;
+    if (scan_character(s, ':')) {
+        const scanner before = *s;
+        LS_TRY(scan_number(s, "a number of replicas", &count));
+        if (count == 0) return expected(&before, "at least 1 replica");
+    }
+    if (*s->at != '\0') return expected(s, "the end");
+    for (int i = 0; i < count; i++) LS_TRY(list_append(list, s->text, LS_DEVICE_HOST, i, 1));
+    return LS_OK;
+}
+
+/* Is GPU `ordinal` among the first `count` entries? */
+static bool list_has(const ls_device_list *list, int ordinal)
+{
+    for (int i = 0; i < list->count; i++)
+        if (list->device[i].ordinal == ordinal) return true;
+    return false;
+}
+
+/* element {"," element}, after "cuda:". */
+static ls_status scan_gpus(scanner *s, ls_device_list *list)
+{
+    do {
+        scanner before = *s;
+        int ordinal = 0, replicas = 1;
+        LS_TRY(scan_number(s, "a GPU's number", &ordinal));
+        if (scan_character(s, '*')) {
+            before = *s;
+            LS_TRY(scan_number(s, "a number of replicas", &replicas));
+            if (replicas == 0) return expected(&before, "at least 1 replica");
+        }
+        if (list_has(list, ordinal))
+            return ls_fail(LS_ERR_ARGUMENT,
+                           "--devices %.80s: GPU %d is named twice; two replicas on it are "
+                           "written cuda:%d*2", s->text, ordinal, ordinal);
+        LS_TRY(list_append(list, s->text, LS_DEVICE_CUDA, ordinal, replicas));
+    } while (scan_character(s, ','));
+    if (*s->at != '\0') return expected(s, "',' or the end");
+    return LS_OK;
+}
+
+/* All GPUs, or as many as a run may have. */
+static void list_all_gpus(ls_device_list *list, int gpu_count)
+{
+    list->count = gpu_count < LS_WORLD_MAX ? gpu_count : LS_WORLD_MAX;
+    for (int i = 0; i < list->count; i++)
+        list->device[i] = (ls_device_choice){ .kind = LS_DEVICE_CUDA, .ordinal = i };
+}
+
+/* Do the GPUs that were named exist? */
+static ls_status list_check_gpus(const ls_device_list *list, const char *text, int gpu_count,
+                                 const char *why_none)
+{
+    if (gpu_count == 0)
+        return ls_fail(LS_ERR_DEVICE,
+                       "--devices %.80s: no usable GPU: %s (--devices host:N runs on the CPU)",
+                       text, why_none);
+    for (int i = 0; i < list->count; i++)
+        if (list->device[i].ordinal >= gpu_count)
+            return ls_fail(LS_ERR_DEVICE,
+                           "--devices %.80s: there is no GPU %d; %d usable, counted from 0", text,
+                           list->device[i].ordinal, gpu_count);
+    return LS_OK;
+}
+
+ls_status ls_device_list_resolve(const char *text, int gpu_count, const char *why_none,
+                                 ls_device_list *out)
+{
+    *out = (ls_device_list){ .count = 0 };
+    scanner s = { .text = text, .at = text };
+    (void)snprintf(out->reason, sizeof out->reason, "--devices %.80s", text);
+    if (strcmp(text, "auto") == 0) {
+        list_all_gpus(out, gpu_count);
+        if (out->count > 0) {
+            (void)snprintf(out->reason, sizeof out->reason, "auto: %d usable GPU%s", gpu_count,
+                           gpu_count == 1 ? "" : "s");
+            return LS_OK;
+        }
+        (void)snprintf(out->reason, sizeof out->reason, "auto: no usable GPU (%.100s)", why_none);
+        return list_append(out, text, LS_DEVICE_HOST, 0, 1);
+    }
+    if (scan_word(&s, "host")) return scan_host(&s, out);
+    if (!scan_word(&s, "cuda")) return expected(&s, "auto, host, host:N, cuda or cuda:K,K*M,...");
+    if (*s.at == '\0')
+        list_all_gpus(out, gpu_count);
+    else {
+        s.at++; /* the ':' that scan_word left */
+        LS_TRY(scan_gpus(&s, out));
+    }
+    return list_check_gpus(out, text, gpu_count, why_none);
+}
+
+ls_status ls_device_list_parse(const char *text, ls_device_list *out)
+{
+    const char *why_none = "";
+    const int gpu_count = ls_cuda_usable_count(&why_none);
+    return ls_device_list_resolve(text, gpu_count, why_none, out);
+}
+
+/* -- pairs and ring -------------------------------------------------------------------------- */
+
+static ls_pair_kind pair_kind(const ls_device *a, const ls_device *b, ls_p2p p2p)
+{
+    if (a == b || (a->kind == b->kind && a->ordinal == b->ordinal)) return LS_PAIR_LOCAL;
+    if (p2p == LS_P2P_OFF) return LS_PAIR_STAGED;
+    return a->kind == LS_DEVICE_HOST && b->kind == LS_DEVICE_HOST ? LS_PAIR_PEER : LS_PAIR_STAGED;
+}
+
+bool ls_ring_is_whole(const int *ring, int count)
+{
+    bool visited[LS_WORLD_MAX] = { false };
+    if (count < 1 || count > LS_WORLD_MAX || ring[0] != 0) return false;
+    for (int i = 0; i < count; i++) {
+        if (ring[i] < 0 || ring[i] >= count || visited[ring[i]]) return false;
+        visited[ring[i]] = true;
+    }
+    return true;
+}
+
+ls_status ls_topology_init(ls_topology *topology, ls_device *const *device, int count, ls_p2p p2p)
+{
+    assert(1 <= count && count <= LS_WORLD_MAX);
+    *topology = (ls_topology){ .count = count };
+    for (int a = 0; a < count; a++) {
+        for (int b = 0; b < count; b++) {
+            const ls_pair_kind kind = pair_kind(device[a], device[b], p2p);
+            if (p2p == LS_P2P_ON && kind == LS_PAIR_STAGED)
+                return ls_fail(LS_ERR_DEVICE, "--p2p on: %s cannot reach %s directly",
+                               device[a]->name, device[b]->name);
+            topology->pair[a * count + b] = kind;
+        }
+        topology->ring[a] = a;
+    }
+    assert(ls_ring_is_whole(topology->ring, count));
+    return LS_OK;
+}
+
+const char *ls_pair_kind_name(ls_pair_kind kind)
+{
+    switch (kind) {
+    case LS_PAIR_LOCAL: return "LOCAL";
+    case LS_PAIR_PEER: return "PEER";
+    case LS_PAIR_STAGED: return "STAGED";
+    }
+    return "UNKNOWN";
+}
+
+bool ls_topology_is_all_peer(const ls_topology *topology)
+{
+    for (int i = 0; i < topology->count * topology->count; i++)
+        if (topology->pair[i] == LS_PAIR_STAGED) return false;
+    return true;
+}
