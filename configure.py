@@ -27,16 +27,16 @@ SOURCES = {
     "kernels": "fold kernels",
     "kernels/reference": ("activation arena batch_sum conv dropout gemm loss pool shard_sums "
                           "table whole"),
-    "collectives": "bucket ring ring_describe tree",
-    "io": ("checkpoint_header data_file dataset dataset_scale dataset_spec json new_file pipeline "
-           "sampler"),
+    "collectives": "bucket ledger link rendezvous ring ring_describe tree",
+    "io": ("checkpoint checkpoint_header data_file dataset dataset_scale dataset_spec json "
+           "new_file pipeline sampler"),
     "train": ("builtin evaluate layers metrics model_describe model_init model_parse optimizer "
               "rank replica state step"),
-    "cli": "",  # without main.c, which is not part of the library
+    "cli": "options",  # without main.c, which is not part of the library
 }
 HAS_MAIN = False
 # One micro-kernel source per op, compiled once per instruction set (src/kernels/host/host.h).
-HOST_KERNELS = "tile"
+HOST_KERNELS = ""
 # A build links one of these: what chooses the table at run time, and the sets it chooses among.
 HOST_TABLES = {
     "x86_64": ("cpu", ["portable", "avx2", "avx512"]),
@@ -54,7 +54,7 @@ EMBEDDED = [
 
 # -- tests: tests/support/<name>.c, tests/unit/<name>.c ----------------------------------------
 TEST_SUPPORT = "faulty_device ranks"
-TESTS = "test_crc32c test_sha256"  # check, check-asan, check-tsan
+TESTS = "test_crc32c test_sha256 test_status"  # check, check-asan, check-tsan
 TESTS_HOST = ""  # check only: whole trainings, too slow under a sanitizer
 TESTS_LONG = ""  # check-long: exhaustive sweeps
 # These run the program itself, $LOCKSTEP.
