@@ -28,11 +28,11 @@ SOURCES = {
     "kernels/reference": ("activation arena batch_sum conv dropout gemm loss pool shard_sums "
                           "table whole"),
     "collectives": "bucket ledger link rendezvous ring ring_describe tree",
-    "io": ("checkpoint checkpoint_header data_file dataset dataset_scale dataset_spec json "
-           "new_file pipeline sampler"),
-    "train": ("builtin evaluate layers metrics model_describe model_init model_parse optimizer "
-              "rank replica state step"),
-    "cli": "options",  # without main.c, which is not part of the library
+    "io": ("checkpoint checkpoint_header csv data_file dataset dataset_csv dataset_digits "
+           "dataset_report dataset_scale dataset_spec json new_file pipeline sampler"),
+    "train": ("builtin evaluate explain layers metrics model_describe model_init model_parse "
+              "optimizer rank replica resume state step trainer"),
+    "cli": "console options report signals",  # without main.c, which is not part of the library
 }
 HAS_MAIN = False
 # One micro-kernel source per op, compiled once per instruction set (src/kernels/host/host.h).
@@ -54,7 +54,7 @@ EMBEDDED = [
 
 # -- tests: tests/support/<name>.c, tests/unit/<name>.c ----------------------------------------
 TEST_SUPPORT = "faulty_device ranks"
-TESTS = "test_crc32c test_sha256 test_status"  # check, check-asan, check-tsan
+TESTS = "test_crc32c test_sha256 test_status test_thread"  # check, check-asan, check-tsan
 TESTS_HOST = ""  # check only: whole trainings, too slow under a sanitizer
 TESTS_LONG = ""  # check-long: exhaustive sweeps
 # These run the program itself, $LOCKSTEP.
