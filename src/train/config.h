@@ -80,6 +80,7 @@ typedef struct {
     uint64_t save_every;     /* step-N checkpoints and last every K steps; 0: last at epoch ends */
     double timeout_s;
     uint64_t explain_step;   /* 0 = none */
+    uint64_t given;          /* bit i: entry i of the table was set by ls_config_set */
 } ls_config;
 
 /* How an option may change between a checkpoint and its resumption. */
@@ -117,6 +118,9 @@ void ls_config_init(ls_config *config); /* the defaults */
  * expected; `config` is then unchanged. */
 LS_MUST_USE ls_status ls_config_set(ls_config *config, const char *name, const char *text);
 
+/* Was it set, or is it a default? */
+bool ls_config_is_given(const ls_config *config, const ls_option *option);
+
 /* The value as text that ls_config_set accepts; "" for a path that was not given. Numbers come back
  * with the same bits. */
 void ls_config_value(const ls_config *config, const ls_option *option, char *out, size_t bytes);
@@ -145,7 +149,7 @@ void ls_schedule_fill(ls_schedule *schedule, uint64_t run_steps);
  *     constant              lr
  *     step:EVERY,FACTOR     lr * FACTOR * FACTOR ..., floor(t / EVERY) times, left to right
  *     cosine:STEPS,FINAL    lr * (FINAL + (1 - FINAL) * (0.5 * (1 + cos(pi * (t / STEPS))))),
- *                           t at most STEPS; cos is ls_cos64
+ *                           t at most STEPS; cos is ls_cos
  * all in double. The cosine's length must be fixed (ls_schedule_fill). */
 double ls_schedule_rate(const ls_schedule *schedule, double lr, uint64_t step);
 

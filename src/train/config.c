@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: MIT */
+/* config.c -- the table of options, and what is made from it.
+ *
+ * One row per option; how a value of its type is read and written is config_value.c's matter.
+ * Adding an option is adding a field, a row, and a default in ls_config_init.
+ */
+#include "train/config.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/json.h"
+#include "train/config_value.h"
+
+static const char *const optimizers[] = { "sgd", "momentum", "adam", NULL };
+static const char *const algorithms[] = { "auto", "ring", "tree", "root", NULL };
+static const char *const orders[] = { "exact", "fast", NULL };
+static const char *const precisions[] = { "f32", "bf16", "f16", "tf32", NULL };
+static const char *const reductions[] = { "mean", "weighted-mean", "sum", NULL };
+static const char *const p2p_choices[] = { "auto", "on", "off", NULL };
+
+/* Choices are copied to their fields as int. */
+static_assert(sizeof(ls_optimizer) == sizeof(int), "an enumeration is as wide as int");
+static_assert(sizeof(ls_algorithm) == sizeof(int), "an enumeration is as wide as int");
+static_assert(sizeof(ls_order) == sizeof(int), "an enumeration is as wide as int");
+static_assert(sizeof(ls_precision) == sizeof(int), "an enumeration is as wide as int");
+static_assert(sizeof(ls_reduction) == sizeof(int), "an enumeration is as wide as int");
+static_assert(sizeof(ls_p2p) == sizeof(int), "an enumeration is as wide as int");
+
+#define FIELD(f) .offset = offsetof(ls_config, f)
+#define TEXT(f) FIELD(f), .type = LS_VALUE_TEXT
+#define COUNT(f, a, b) FIELD(f), .type = LS_VALUE_COUNT, .low = (a), .high = (b)
+#define INT(f, a, b) FIELD(f), .type = LS_VALUE_INT, .low = (a), .high = (b)
+#define REAL(f, a, b) FIELD(f), .type = LS_VALUE_REAL, .low = (a), .high = (b)
+#define FRACTION(f) FIELD(f), .type = LS_VALUE_FRACTION
+#define FLAG(f) FIELD(f), .type = LS_VALUE_FLAG
+/* `last`: the last name that this build can do. */
+#define CHOICE(f, names, last) \
+    FIELD(f), .type = LS_VALUE_CHOICE, .choice = (names), .high = (last)
+
+/* Counts are read into doubles' exact range; only the seed may use all of 64 bits. */
+#define STEPS_MAX 1e15
+#define SEED_MAX 18446744073709551615.0
+
+static const ls_option options[] = {
+    { "model", "MODEL", "a built-in model's name, or a model file", "",
+      LS_OPTION_FREE, TEXT(model) },
+    { "data", "SPEC", "digits, cifar10:DIR, idx:DIR, csv:FILE or npy:X,Y", "Data",
+      LS_OPTION_FREE, TEXT(data) },
+    { "shuffle", "yes|no", "deal the samples of each epoch in a new order", "Data",
+      LS_OPTION_BITS, FLAG(shuffle) },
+    { "drop-remainder", "yes|no", "leave out an epoch's last batch if it is short", "Data",
+      LS_OPTION_BITS, FLAG(drop_remainder) },
+    { "readers", "R", "threads that read samples", "Data",
+      LS_OPTION_FREE, INT(readers, 1, 64) },
+
+    { "devices", "LIST", "auto, host:N, cuda, cuda:0,1, cuda:0*2", "Replicas",
+      LS_OPTION_FREE, TEXT(devices) },
+    { "threads", "T", "compute threads of each replica (auto: cores / replicas)", "Replicas",
+      LS_OPTION_FREE, INT(threads, 1, 256), .zero = "auto" },
+    { "allreduce", "auto|ring|tree|root", "how gradients are exchanged", "Replicas",
+      LS_OPTION_FREE, CHOICE(allreduce, algorithms, LS_ALGORITHM_ROOT) },
+    { "bucket", "BYTES", "gradients are exchanged in buckets of at least this many bytes",
+      "Replicas", LS_OPTION_FREE, FIELD(bucket_bytes), .type = LS_VALUE_BYTES,
+      .low = 1024, .high = 4294967296.0 },
+    { "p2p", "auto|on|off", "direct copies between devices; LOCKSTEP_P2P is the same", "Replicas",
+      LS_OPTION_FREE, CHOICE(p2p, p2p_choices, LS_P2P_OFF) },
+
+    { "global-batch", "B", "samples of one update, over all replicas (auto: 32)", "Batch",
+      LS_OPTION_BITS, COUNT(global_batch, 1, 1e9), .zero = "auto" },
+    { "replica-batch", "B", "samples per replica instead: the global batch is N times that",
+      "Batch", LS_OPTION_FREE, COUNT(replica_batch, 1, 1e9), .zero = "none" },
+    { "accumulate", "A", "take the shards in A passes, to save memory; same bits", "Batch",
+      LS_OPTION_FREE, INT(accumulate, 1, LS_SHARD_MAX) },
+
+    { "epochs", "E", "passes over the data (auto: 5 unless --steps)", "Length",
+      LS_OPTION_EXTEND, COUNT(epochs, 1, 1e9), .zero = "auto" },
+    { "steps", "S", "updates in all; with --epochs, whichever comes first", "Length",
+      LS_OPTION_EXTEND, COUNT(steps, 1, STEPS_MAX), .zero = "none" },
+    { "until", "METRIC>=X", "stop after the epoch in which this holds; also <=", "Length",
+      LS_OPTION_EXTEND, FIELD(until), .type = LS_VALUE_UNTIL, .zero = "none" },
+
+    { "optimizer", "sgd|momentum|adam", "the update rule", "Optimizer",
+      LS_OPTION_BITS, CHOICE(optimizer, optimizers, LS_OPTIMIZER_ADAM) },
+    { "lr", "X", "learning rate (auto: adam 0.001, others 0.01)", "Optimizer",
+      LS_OPTION_BITS, REAL(lr, 1e-12, 1e6), .zero = "auto" },
+    { "momentum", "X", "of the momentum optimizer", "Optimizer",
+      LS_OPTION_BITS, FRACTION(momentum) },
+    { "beta1", "X", "adam's decay of the mean", "Optimizer",
+      LS_OPTION_BITS, FRACTION(beta1) },
+    { "beta2", "X", "adam's decay of the square", "Optimizer",
+      LS_OPTION_BITS, FRACTION(beta2) },
+    { "epsilon", "X", "adam's guard against division by zero", "Optimizer",
+      LS_OPTION_BITS, REAL(epsilon, 1e-20, 1) },
+    { "schedule", "S", "constant, step:EVERY,FACTOR or cosine[:STEPS[,FINAL]]", "Optimizer",
+      LS_OPTION_BITS, FIELD(schedule), .type = LS_VALUE_SCHEDULE },
+    { "warmup", "N", "updates over which lr rises linearly first", "Optimizer",
+      LS_OPTION_BITS, COUNT(schedule.warmup, 0, STEPS_MAX) },
+    { "l1", "X", "sum of |w| of the kernels, times X, added to the loss", "Optimizer",
+      LS_OPTION_BITS, REAL(l1, 0, 1e6) },
+    { "l2", "X", "sum of w^2 of the kernels, times X, added to the loss", "Optimizer",
+      LS_OPTION_BITS, REAL(l2, 0, 1e6) },
+
+    { "shards", "V", "fixed parts of a global batch; at least as many as replicas", "Numerics",
+      LS_OPTION_BITS, INT(shards, 1, LS_SHARD_MAX) },
+    { "reduction", "mean|weighted-mean|sum", "what the summed loss is divided by", "Numerics",
+      LS_OPTION_BITS, CHOICE(reduction, reductions, LS_REDUCTION_SUM) },
+    { "order", "exact|fast", "exact: the same bits for any number of replicas", "Numerics",
+      LS_OPTION_BITS, CHOICE(order, orders, LS_ORDER_FAST) },
+    { "precision", "f32", "arithmetic of the kernels", "Numerics",
+      LS_OPTION_BITS, CHOICE(precision, precisions, LS_PRECISION_F32) },
+    { "seed", "S", "of initial weights, shuffling and dropout", "Numerics",
+      LS_OPTION_BITS, COUNT(seed, 0, SEED_MAX) },
+
+    { "out", "DIR", "the run's folder (runs/MODEL-TIME if not given)", "Files",
+      LS_OPTION_FREE, TEXT(out) },
+    { "resume", "auto|DIR|FILE", "continue from a checkpoint; auto: from --out's, if any",
+      "Files", LS_OPTION_FREE, TEXT(resume) },
+    { "init", "FILE", "take the first weights from this checkpoint", "Files",
+      LS_OPTION_FREE, TEXT(init) },
+    { "save-every", "K", "save a checkpoint every K updates, besides those of epochs", "Files",
+      LS_OPTION_FREE, COUNT(save_every, 0, STEPS_MAX), .zero = "off" },
+
+    { "check-every", "K", "compare the replicas' weights every K updates", "Checks",
+      LS_OPTION_FREE, COUNT(check_every, 0, STEPS_MAX), .zero = "off" },
+    { "timeout", "SECONDS", "without progress of any replica, after which the run fails",
+      "Checks", LS_OPTION_FREE, REAL(timeout_s, 0.1, 86400) },
+    { "explain-step", "K", "print how update K came about", "Checks",
+      LS_OPTION_FREE, COUNT(explain_step, 0, STEPS_MAX), .zero = "off" },
+    { 0 }
+};
+
+const ls_option *ls_option_table(void) { return options; }
+
+const ls_option *ls_option_find(const char *name)
+{
+    for (const ls_option *o = options; o->name; o++) {
+        if (strcmp(o->name, name) == 0) return o;
+    }
+    return NULL;
+}
+
+void ls_config_init(ls_config *config)
+{
+    *config = (ls_config){
+        .devices = "auto",
+        .optimizer = LS_OPTIMIZER_ADAM,
+        .momentum = 0.9,
+        .beta1 = 0.9,
+        .beta2 = 0.999,
+        .epsilon = 1e-7,
+        .shards = 8,
+        .accumulate = 1,
+        .bucket_bytes = (uint64_t)4 << 20,
+        .seed = 1,
+        .readers = 2,
+        .schedule.factor = 1,
+        .shuffle = true,
+        .check_every = 1,
+        .timeout_s = 60,
+    };
+}
+
+static ls_status unknown_option(const char *name)
+{
+    const char *names[sizeof options / sizeof options[0]];
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) names[i] = options[i].name;
+    const char *nearest = ls_nearest_name(name, names);
+    return ls_fail(LS_ERR_ARGUMENT, "unknown option --%.60s%s%s%s", name,
+                   nearest ? "; did you mean --" : "", nearest ? nearest : "",
+                   nearest ? "?" : "");
+}
+
+ls_status ls_config_set(ls_config *config, const char *name, const char *text)
+{
+    const ls_option *option = ls_option_find(name);
+    if (!option) return unknown_option(name);
+    if (!text && option->type != LS_VALUE_FLAG) {
+        return ls_fail(LS_ERR_ARGUMENT, "--%s: nothing follows it, expected %s", name,
+                       option->value);
+    }
+    return ls_value_read(option, text ? text : "yes", (char *)config + option->offset);
+}
+
+void ls_config_value(const ls_config *config, const ls_option *option, char *out, size_t bytes)
+{
+    ls_value_write(option, (const char *)config + option->offset, out, bytes);
+}
+
+/* -- lines ----------------------------------------------------------------------------------- */
+
+/* Where a run was, which is no part of repeating it. */
+static bool is_place(const ls_option *option)
+{
+    return option->offset == offsetof(ls_config, out) ||
+           option->offset == offsetof(ls_config, resume);
+}
+
+ls_status ls_config_write(const ls_config *config, char **text)
+{
+    ls_json_writer w = { 0 };
+    for (const ls_option *o = options; o->name; o++) {
+        char value[LS_TEXT_BYTES], line[LS_TEXT_BYTES + 64];
+        ls_config_value(config, o, value, sizeof value);
+        const int count = snprintf(line, sizeof line, "%s%s %s\n",
+                                   is_place(o) || !value[0] ? "# " : "", o->name, value);
+        ls_json_write_raw(&w, line, (size_t)count);
+    }
+    return ls_json_write_end(&w, text, NULL);
+}
+
+/* "name value" in `line`, which is changed. */
+static ls_status parse_line(ls_config *config, char *line)
+{
+    static const char blanks[] = " \t\r";
+    char *name = line + strspn(line, blanks);
+    if (*name == '\0' || *name == '#') return LS_OK;
+    char *value = name + strcspn(name, blanks);
+    if (*value) *value++ = '\0';
+    value += strspn(value, blanks);
+    size_t count = strlen(value);
+    while (count > 0 && strchr(blanks, value[count - 1])) value[--count] = '\0';
+    return ls_config_set(config, name, count > 0 ? value : NULL);
+}
+
+ls_status ls_config_parse(ls_config *config, const char *file, const char *text)
+{
+    enum { LINE_BYTES = LS_TEXT_BYTES + 128 };
+    char line[LINE_BYTES];
+    for (int number = 1; *text; number++) {
+        const size_t count = strcspn(text, "\n");
+        if (count >= LINE_BYTES) {
+            return ls_fail(LS_ERR_ARGUMENT, "%s:%d: a line of %zu bytes, expected fewer than %d",
+                           file, number, count, LINE_BYTES);
+        }
+        memcpy(line, text, count);
+        line[count] = '\0';
+        const ls_status status = parse_line(config, line);
+        if (status != LS_OK) {
+            char cause[LS_MESSAGE_BYTES];
+            snprintf(cause, sizeof cause, "%s", ls_last_error());
+            return ls_fail(status, "%s:%d: %s", file, number, cause);
+        }
+        text += count + (text[count] == '\n');
+    }
+    return LS_OK;
+}
+
+/* -- the whole ------------------------------------------------------------------------------- */
+
+ls_status ls_config_check(const ls_config *config)
+{
+    if (config->model[0] == '\0') {
+        return ls_fail(LS_ERR_ARGUMENT, "no MODEL: expected a built-in model's name or a file");
+    }
+    if (config->data[0] == '\0') {
+        return ls_fail(LS_ERR_ARGUMENT, "no --data: expected %s", ls_option_find("data")->help);
+    }
+    if (config->global_batch > 0 && config->replica_batch > 0) {
+        return ls_fail(LS_ERR_ARGUMENT, "--global-batch %llu and --replica-batch %llu: expected "
+                                        "only one of them",
+                       (unsigned long long)config->global_batch,
+                       (unsigned long long)config->replica_batch);
+    }
+    if (config->accumulate > config->shards) {
+        return ls_fail(LS_ERR_ARGUMENT, "--accumulate %d: expected at most --shards, which is %d",
+                       config->accumulate, config->shards);
+    }
+    if (config->order == LS_ORDER_FAST && config->allreduce != LS_ALGORITHM_AUTO &&
+        config->allreduce != LS_ALGORITHM_RING) {
+        return ls_fail(LS_ERR_ARGUMENT, "--order fast with --allreduce %s: expected ring or auto, "
+                                        "fast is a ring's order", algorithms[config->allreduce]);
+    }
+    if (strcmp(config->resume, "auto") == 0 && config->out[0] == '\0') {
+        return ls_fail(LS_ERR_ARGUMENT, "--resume auto needs --out, the folder to look in");
+    }
+    return LS_OK;
+}
+
+void ls_config_fill(ls_config *config, int world_size)
+{
+    if (config->lr == 0) config->lr = config->optimizer == LS_OPTIMIZER_ADAM ? 0.001 : 0.01;
+    if (config->global_batch == 0) {
+        config->global_batch = config->replica_batch ? config->replica_batch * (uint64_t)world_size
+                                                     : 32;
+    }
+    config->replica_batch = 0;
+    if (config->epochs == 0 && config->steps == 0) config->epochs = 5;
+}

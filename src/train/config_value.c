@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: MIT */
+/* config_value.c -- the types of options: how each is read from text and written as text.
+ *
+ * Writing is the inverse of reading: what ls_value_write gives, ls_value_read turns into the same
+ * bits (doubles are written with as many digits as that takes).
+ */
+#include "train/config_value.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/json.h"
+#include "nearest.h"
+
+/* Columns of history.csv that --until may watch. */
+static const char *const watched[] = { "loss", "accuracy", "mae", "mse", "val_loss",
+                                       "val_accuracy", "val_mae", "val_mse", NULL };
+
+/* "--name: found 'text', expected ...". Control characters of `text` are not shown. */
+static ls_status expected(const ls_option *option, const char *text, const char *what)
+{
+    char found[61];
+    snprintf(found, sizeof found, "%s", text);
+    for (char *p = found; *p; p++) {
+        if ((unsigned char)*p < 0x20 || *p == 0x7F) *p = '?';
+    }
+    return ls_fail(LS_ERR_ARGUMENT, "--%s: found '%s', expected %s", option->name, found, what);
+}
+
+/* -- numbers --------------------------------------------------------------------------------- */
+
+/* Digits at *p, which moves past them. False if there are none or the number passes 2^64 - 1. */
+static bool scan_count(const char **p, uint64_t *out)
+{
+    const char *begin = *p;
+    uint64_t x = 0;
+    for (; **p >= '0' && **p <= '9'; (*p)++) {
+        const uint64_t digit = (uint64_t)(**p - '0');
+        if (x > (UINT64_MAX - digit) / 10) return false;
+        x = x * 10 + digit;
+    }
+    *out = x;
+    return *p > begin;
+}
+
+/* A finite decimal number at *p, which moves past it. */
+static bool scan_real(const char **p, double *out)
+{
+    const size_t plain = strspn(*p, "0123456789+-.eE"); /* what strtod may see: no nan, inf, 0x */
+    char number[64];
+    if (plain == 0 || plain >= sizeof number) return false;
+    memcpy(number, *p, plain);
+    number[plain] = '\0';
+    char *end;
+    const double x = strtod(number, &end);
+    if (end != number + plain || !isfinite(x)) return false;
+    *out = x;
+    *p += plain;
+    return true;
+}
+
+/* What `option` accepts, for a message. */
+static void describe_range(const ls_option *option, char out[160])
+{
+    const char *kind = option->type == LS_VALUE_REAL ? "a number" : "a whole number";
+    const char *suffix = option->type == LS_VALUE_BYTES ? ", KiB or MiB after it" : "";
+    char low[LS_NUMBER_BYTES], high[LS_NUMBER_BYTES];
+    ls_number_text(option->low, low);
+    ls_number_text(option->high, high);
+    if (option->high >= (double)UINT64_MAX) snprintf(high, sizeof high, "%" PRIu64, UINT64_MAX);
+    snprintf(out, 160, "%s from %s to %s%s%s%s", kind, low, high, suffix,
+             option->zero ? ", or " : "", option->zero ? option->zero : "");
+}
+
+static ls_status outside(const ls_option *option, const char *text)
+{
+    char range[160];
+    describe_range(option, range);
+    return expected(option, text, range);
+}
+
+/* The factor of a suffix of bytes, 0 if it is none. */
+static uint64_t suffix_factor(const char *suffix)
+{
+    static const char letter[] = "KMG";
+    if (*suffix == '\0') return 1;
+    const char *place = strchr(letter, *suffix);
+    if (!place || (suffix[1] != '\0' && strcmp(suffix + 1, "iB") != 0)) return 0;
+    return (uint64_t)1 << 10 * (place - letter + 1);
+}
+
+static ls_status read_count(const ls_option *option, const char *text, uint64_t *out)
+{
+    uint64_t x = 0, factor = 1;
+    const char *p = text;
+    if (option->zero && strcmp(text, option->zero) == 0) {
+        *out = 0;
+        return LS_OK;
+    }
+    if (!scan_count(&p, &x)) return outside(option, text);
+    if (option->type == LS_VALUE_BYTES) {
+        factor = suffix_factor(p);
+        p += strlen(p);
+    }
+    if (factor == 0 || *p || x > UINT64_MAX / factor) return outside(option, text);
+    x *= factor;
+    if ((double)x < option->low || (double)x > option->high) return outside(option, text);
+    *out = x;
+    return LS_OK;
+}
+
+static ls_status read_int(const ls_option *option, const char *text, int *out)
+{
+    uint64_t x;
+    LS_TRY(read_count(option, text, &x));
+    *out = (int)x; /* the table's high fits an int */
+    return LS_OK;
+}
+
+static ls_status read_real(const ls_option *option, const char *text, double *out)
+{
+    double x;
+    const char *p = text;
+    if (option->zero && strcmp(text, option->zero) == 0) {
+        *out = 0;
+        return LS_OK;
+    }
+    const bool is_number = scan_real(&p, &x) && *p == '\0';
+    if (option->type == LS_VALUE_FRACTION) {
+        if (!is_number || x < 0 || x >= 1) {
+            return expected(option, text, "a number from 0 up to, but not including, 1");
+        }
+    } else if (!is_number || x < option->low || x > option->high) {
+        return outside(option, text);
+    }
+    *out = x + 0.0; /* -0 becomes 0 */
+    return LS_OK;
+}
+
+static void write_bytes(uint64_t x, char *out, size_t bytes)
+{
+    static const char *const suffix[] = { "", "KiB", "MiB", "GiB" };
+    int power = 0;
+    for (; power < 3 && x > 0 && x % 1024 == 0; power++) x /= 1024;
+    snprintf(out, bytes, "%" PRIu64 "%s", x, suffix[power]);
+}
+
+/* -- names ----------------------------------------------------------------------------------- */
+
+/* "sgd, momentum or adam": the first `count` names. */
+static void join_names(const char *const *name, int count, char out[160])
+{
+    size_t at = 0;
+    for (int i = 0; i < count && at < 160; i++) {
+        const char *before = i == 0 ? "" : i == count - 1 ? " or " : ", ";
+        at += (size_t)snprintf(out + at, 160 - at, "%s%s", before, name[i]);
+    }
+}
+
+static ls_status unknown_name(const ls_option *option, const char *text, const char *const *name,
+                              int count)
+{
+    char names[160], what[240];
+    join_names(name, count, names);
+    const char *nearest = ls_nearest_name(text, name);
+    snprintf(what, sizeof what, "%s%s%s%s", names, nearest ? "; did you mean " : "",
+             nearest ? nearest : "", nearest ? "?" : "");
+    return expected(option, text, what);
+}
+
+static ls_status read_choice(const ls_option *option, const char *text, void *field)
+{
+    const int accepted = (int)option->high + 1;
+    int i = 0;
+    while (option->choice[i] && strcmp(option->choice[i], text) != 0) i++;
+    if (!option->choice[i]) return unknown_name(option, text, option->choice, accepted);
+    if (i >= accepted) {
+        char names[160];
+        join_names(option->choice, accepted, names);
+        return ls_fail(LS_ERR_ARGUMENT, "--%s: %s is not in this build, expected %s",
+                       option->name, text, names);
+    }
+    memcpy(field, &i, sizeof i); /* enumerations are as wide as int (asserted in config.c) */
+    return LS_OK;
+}
+
+static ls_status read_flag(const ls_option *option, const char *text, bool *out)
+{
+    if (strcmp(text, "yes") != 0 && strcmp(text, "no") != 0) {
+        return expected(option, text, "yes or no");
+    }
+    *out = strcmp(text, "yes") == 0;
+    return LS_OK;
+}
+
+/* A text is a line of config.txt: no control characters, no blanks around it. */
+static ls_status read_text(const ls_option *option, const char *text, char *out)
+{
+    const size_t count = strlen(text);
+    if (count == 0) return expected(option, text, option->value);
+    if (count >= LS_TEXT_BYTES) return expected(option, text, "fewer than 1024 bytes");
+    if (text[0] == ' ' || text[count - 1] == ' ') {
+        return expected(option, text, "no blanks around it");
+    }
+    for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
+        if (*p < 0x20 || *p == 0x7F) return expected(option, text, "no control characters");
+    }
+    memcpy(out, text, count + 1);
+    return LS_OK;
+}
+
+/* -- schedule and until ---------------------------------------------------------------------- */
+
+/* ":EVERY,FACTOR" at p. */
+static bool scan_step(const char *p, ls_schedule *s)
+{
+    s->kind = LS_SCHEDULE_STEP;
+    if (*p++ != ':' || !scan_count(&p, &s->every) || s->every == 0) return false;
+    if (*p++ != ',' || !scan_real(&p, &s->factor)) return false;
+    return *p == '\0' && s->factor > 0 && s->factor <= 1;
+}
+
+/* "", ":STEPS" or ":STEPS,FINAL" at p. */
+static bool scan_cosine(const char *p, ls_schedule *s)
+{
+    s->kind = LS_SCHEDULE_COSINE;
+    if (*p == '\0') return true;
+    if (*p++ != ':' || !scan_count(&p, &s->steps) || s->steps == 0) return false;
+    if (*p == '\0') return true;
+    if (*p++ != ',' || !scan_real(&p, &s->final)) return false;
+    return *p == '\0' && s->final >= 0 && s->final <= 1;
+}
+
+static ls_status read_schedule(const ls_option *option, const char *text, ls_schedule *out)
+{
+    static const char *const kinds[] = { "constant", "step", "cosine", NULL };
+    ls_schedule s = { .kind = LS_SCHEDULE_CONSTANT, .factor = 1, .warmup = out->warmup };
+    char kind[16];
+    const size_t count = strcspn(text, ":");
+    snprintf(kind, sizeof kind, "%.*s", (int)(count < sizeof kind ? count : sizeof kind - 1), text);
+    if (strcmp(kind, "constant") == 0) {
+        if (text[count]) return expected(option, text, "constant, with nothing after it");
+    } else if (strcmp(kind, "step") == 0) {
+        if (!scan_step(text + count, &s)) {
+            return expected(option, text, "step:EVERY,FACTOR, EVERY a number of updates from 1 "
+                                          "and FACTOR above 0 and at most 1");
+        }
+    } else if (strcmp(kind, "cosine") == 0) {
+        if (!scan_cosine(text + count, &s)) {
+            return expected(option, text, "cosine, cosine:STEPS or cosine:STEPS,FINAL, STEPS a "
+                                          "number of updates from 1 and FINAL from 0 to 1");
+        }
+    } else {
+        const char *nearest = ls_nearest_name(kind, kinds);
+        char what[160];
+        snprintf(what, sizeof what, "constant, step:EVERY,FACTOR or cosine[:STEPS[,FINAL]]%s%s%s",
+                 nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
+        return expected(option, text, what);
+    }
+    *out = s;
+    return LS_OK;
+}
+
+static void write_schedule(const ls_schedule *s, char *out, size_t bytes)
+{
+    char number[LS_NUMBER_BYTES];
+    if (s->kind == LS_SCHEDULE_CONSTANT) {
+        snprintf(out, bytes, "constant");
+    } else if (s->kind == LS_SCHEDULE_STEP) {
+        ls_number_text(s->factor, number);
+        snprintf(out, bytes, "step:%" PRIu64 ",%s", s->every, number);
+    } else if (s->steps == 0) {
+        snprintf(out, bytes, "cosine");
+    } else {
+        ls_number_text(s->final, number);
+        snprintf(out, bytes, "cosine:%" PRIu64 ",%s", s->steps, number);
+    }
+}
+
+static ls_status read_until(const ls_option *option, const char *text, ls_until *out)
+{
+    ls_until until = { .metric = "" };
+    if (strcmp(text, option->zero) == 0) {
+        *out = until;
+        return LS_OK;
+    }
+    const size_t count = strcspn(text, "<>=");
+    const char *p = text + count;
+    until.at_least = *p == '>';
+    if ((*p != '>' && *p != '<') || p[1] != '=' || count >= sizeof until.metric) {
+        return expected(option, text, "METRIC>=X or METRIC<=X, such as val_accuracy>=0.97");
+    }
+    p += 2;
+    if (!scan_real(&p, &until.value) || *p != '\0') {
+        return expected(option, text, "a number after >= or <=");
+    }
+    memcpy(until.metric, text, count);
+    int i = 0;
+    while (watched[i] && strcmp(watched[i], until.metric) != 0) i++;
+    if (!watched[i]) return unknown_name(option, until.metric, watched, i);
+    *out = until;
+    return LS_OK;
+}
+
+static void write_until(const ls_option *option, const ls_until *until, char *out, size_t bytes)
+{
+    char number[LS_NUMBER_BYTES];
+    ls_number_text(until->value, number);
+    if (until->metric[0] == '\0') snprintf(out, bytes, "%s", option->zero);
+    else snprintf(out, bytes, "%s%s%s", until->metric, until->at_least ? ">=" : "<=", number);
+}
+
+/* -- by type --------------------------------------------------------------------------------- */
+
+ls_status ls_value_read(const ls_option *option, const char *text, void *field)
+{
+    switch (option->type) {
+    case LS_VALUE_TEXT: return read_text(option, text, field);
+    case LS_VALUE_COUNT:
+    case LS_VALUE_BYTES: return read_count(option, text, field);
+    case LS_VALUE_INT: return read_int(option, text, field);
+    case LS_VALUE_REAL:
+    case LS_VALUE_FRACTION: return read_real(option, text, field);
+    case LS_VALUE_FLAG: return read_flag(option, text, field);
+    case LS_VALUE_CHOICE: return read_choice(option, text, field);
+    case LS_VALUE_SCHEDULE: return read_schedule(option, text, field);
+    default: return read_until(option, text, field);
+    }
+}
+
+void ls_value_write(const ls_option *option, const void *field, char *out, size_t bytes)
+{
+    double number = 0;
+    int place = 0;
+    uint64_t count = 0;
+    if (option->type == LS_VALUE_COUNT || option->type == LS_VALUE_BYTES) {
+        memcpy(&count, field, sizeof count);
+    } else if (option->type == LS_VALUE_INT || option->type == LS_VALUE_CHOICE) {
+        memcpy(&place, field, sizeof place);
+        count = (uint64_t)place;
+    } else if (option->type == LS_VALUE_REAL || option->type == LS_VALUE_FRACTION) {
+        memcpy(&number, field, sizeof number);
+    }
+    char digits[LS_NUMBER_BYTES];
+    switch (option->type) {
+    case LS_VALUE_TEXT: snprintf(out, bytes, "%s", (const char *)field); return;
+    case LS_VALUE_FLAG: snprintf(out, bytes, "%s", *(const bool *)field ? "yes" : "no"); return;
+    case LS_VALUE_CHOICE: snprintf(out, bytes, "%s", option->choice[place]); return;
+    case LS_VALUE_SCHEDULE: write_schedule(field, out, bytes); return;
+    case LS_VALUE_UNTIL: write_until(option, field, out, bytes); return;
+    default: break;
+    }
+    if (option->zero && count == 0 && number == 0) {
+        snprintf(out, bytes, "%s", option->zero);
+    } else if (option->type == LS_VALUE_BYTES) {
+        write_bytes(count, out, bytes);
+    } else if (option->type == LS_VALUE_REAL || option->type == LS_VALUE_FRACTION) {
+        ls_number_text(number, digits);
+        snprintf(out, bytes, "%s", digits);
+    } else {
+        snprintf(out, bytes, "%" PRIu64, count);
+    }
+}

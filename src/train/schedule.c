@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+/* schedule.c -- the learning rate as a function of the update's number.
+ *
+ * config.h states the formulas. Because the rate depends on the number alone, a run that was
+ * stopped and continued, or that runs on another number of replicas, takes the same rates. All
+ * arithmetic is in double with a fixed order and without libm (docs/numerics.md 1.4), so the rates
+ * have the same bits everywhere.
+ *
+ *     lr |      ______            constant          \                     cosine
+ *        |     /      |____       step               \__
+ *        |    /            |____                        \__
+ *        |___/______________________ step                  \____
+ *         warmup  every  every
+ *
+ * Sources: I. Loshchilov, F. Hutter, "SGDR: Stochastic Gradient Descent with Warm Restarts", ICLR
+ * 2017 (cosine, here one period). P. Goyal et al., "Accurate, Large Minibatch SGD: Training
+ * ImageNet in 1 Hour", 2017 (linear warm-up).
+ */
+#include "train/config.h"
+
+#include <assert.h>
+
+#include "numerics.h"
+
+static const double pi = 3.14159265358979323846;
+
+/* lr * factor^drops, multiplied from left to right. Once a product no longer changes (0, or a
+ * factor of 1) no later one does. */
+static double step_rate(double lr, double factor, uint64_t drops)
+{
+    for (uint64_t i = 0; i < drops; i++) {
+        const double next = lr * factor;
+        if (next == lr) break;
+        lr = next;
+    }
+    return lr;
+}
+
+static double cosine_rate(const ls_schedule *s, double lr, uint64_t t)
+{
+    assert(s->steps > 0);
+    const double part = t < s->steps ? (double)t / (double)s->steps : 1.0;
+    return lr * (s->final + (1.0 - s->final) * (0.5 * (1.0 + ls_cos(pi * part))));
+}
+
+double ls_schedule_rate(const ls_schedule *s, double lr, uint64_t step)
+{
+    if (step < s->warmup) return lr * ((double)(step + 1) / (double)s->warmup);
+    const uint64_t t = step - s->warmup;
+    if (s->kind == LS_SCHEDULE_STEP) return step_rate(lr, s->factor, t / s->every);
+    if (s->kind == LS_SCHEDULE_COSINE) return cosine_rate(s, lr, t);
+    return lr;
+}
+
+void ls_schedule_fill(ls_schedule *s, uint64_t run_steps)
+{
+    if (s->kind != LS_SCHEDULE_COSINE || s->steps > 0) return;
+    s->steps = run_steps > s->warmup ? run_steps - s->warmup : 1;
+}
