@@ -187,14 +187,15 @@ typedef struct {
     int64_t correct;
 } ls_shard_sum;
 
-/* out[i] = the sums of leaf i's samples. */
+/* out[s] = the sums of shard s, for the shards s that are leaves of the fold; no other row is
+ * touched. */
 typedef struct {
     const ls_fold *fold;
     const float *loss;           /* [samples] */
     const float *weight;         /* [samples], or NULL: all 1 */
     const float *absolute_error; /* [samples], or NULL */
     const int32_t *correct;      /* [samples], or NULL */
-    ls_shard_sum *out;           /* [leaf_count] */
+    ls_shard_sum *out;           /* [shards of the run], by the shard's number */
 } ls_shard_sums_args;
 
 /* -- the parameter arena ------------------------------------------------------------------------

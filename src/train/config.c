@@ -181,7 +181,14 @@ ls_status ls_config_set(ls_config *config, const char *name, const char *text)
         return ls_fail(LS_ERR_ARGUMENT, "--%s: nothing follows it, expected %s", name,
                        option->value);
     }
-    return ls_value_read(option, text ? text : "yes", (char *)config + option->offset);
+    LS_TRY(ls_value_read(option, text ? text : "yes", (char *)config + option->offset));
+    config->given |= (uint64_t)1 << (option - options);
+    return LS_OK;
+}
+
+bool ls_config_is_given(const ls_config *config, const ls_option *option)
+{
+    return (config->given >> (option - options)) & 1;
 }
 
 void ls_config_value(const ls_config *config, const ls_option *option, char *out, size_t bytes)

@@ -143,6 +143,9 @@ void ls_config_fill(ls_config *config, int world_size);
 /* Fix the length of a cosine without STEPS: what is left of the run after the warm-up. */
 void ls_schedule_fill(ls_schedule *schedule, uint64_t run_steps);
 
+/* "cosine over 1000 updates to 0 of lr, after 10 of warm-up". */
+void ls_schedule_describe(const ls_schedule *schedule, char *out, size_t bytes);
+
 /* Learning rate of update number `step` (0-based), a function of the step alone. Pure.
  *   step < warmup           lr * ((step + 1) / warmup), a quotient of doubles
  *   then, t = step - warmup

@@ -19,6 +19,8 @@
 #include "train/config.h"
 
 #include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
 
 #include "numerics.h"
 
@@ -56,4 +58,17 @@ void ls_schedule_fill(ls_schedule *s, uint64_t run_steps)
 {
     if (s->kind != LS_SCHEDULE_COSINE || s->steps > 0) return;
     s->steps = run_steps > s->warmup ? run_steps - s->warmup : 1;
+}
+
+void ls_schedule_describe(const ls_schedule *s, char *out, size_t bytes)
+{
+    char warmup[64] = "", shape[128] = "constant";
+    if (s->warmup > 0)
+        snprintf(warmup, sizeof warmup, ", after %" PRIu64 " of warm-up", s->warmup);
+    if (s->kind == LS_SCHEDULE_STEP)
+        snprintf(shape, sizeof shape, "times %g every %" PRIu64 " updates", s->factor, s->every);
+    if (s->kind == LS_SCHEDULE_COSINE)
+        snprintf(shape, sizeof shape, "cosine over %" PRIu64 " updates to %g of lr", s->steps,
+                 s->final);
+    snprintf(out, bytes, "%s%s", shape, warmup);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* trainer.h -- one run: train, evaluate, predict. What the command line calls.
  *
- * ls_train opens data and model, devices and links, starts a thread per replica and takes synchronous
- * steps until the run is done, stopped or broken. It prints nothing: an observer is told what
- * happens and decides what to show.
+ * ls_train opens data and model, devices and links, starts a thread per replica and takes
+ * synchronous steps until the run is done, stopped or broken. It prints nothing: an observer is
+ * told what happens and decides what to show.
  *
  * Thread rule: called from the main thread. Observer functions are called on rank 0's thread (plan:
  * on the caller's), one at a time.
@@ -43,7 +43,7 @@ typedef struct {
 typedef struct {
     uint64_t epoch, epochs;           /* 1-based; epochs 0 if the run is counted in steps */
     uint64_t step_of_epoch, steps_per_epoch; /* 1-based */
-    double epoch_loss, epoch_metric;  /* over the samples of this epoch so far; metric NaN if none */
+    double epoch_loss, epoch_metric;  /* over the epoch so far */
     const char *metric_name;          /* "accuracy", "mae" */
     double seconds;                   /* of this epoch so far */
     const ls_log_line *line;
@@ -56,6 +56,10 @@ typedef struct {
     void (*explain)(void *context, const char *text); /* --explain-step's page */
     void (*note)(void *context, const char *text);    /* a warning or a line worth reading */
     bool (*should_stop)(void *context);               /* polled by rank 0 after every step */
+    /* How rank `rank`'s device is opened; NULL: as --devices says. Tests give devices that fail. A
+     * device that comes with kernels keeps them. */
+    ls_status (*open_device)(void *context, int rank, int threads, atomic_ulong *progress,
+                             ls_device **out);
     void *context;
 } ls_observer; /* any function may be NULL */
 
@@ -66,7 +70,7 @@ typedef struct {
 
 typedef struct {
     uint64_t epochs, steps;           /* done in all, earlier runs included */
-    ls_history_line last, best;       /* best by val_loss where there is a test part, else by loss */
+    ls_history_line last, best;       /* best by val_loss, else by loss */
     uint64_t samples;                 /* trained in this run */
     double seconds, samples_per_second; /* of training steps alone */
     ls_time_split time;
@@ -87,17 +91,18 @@ typedef struct {
     char data_note[200];              /* "" or that the data differ from those trained on */
 } ls_evaluation;
 
-/* Evaluate a checkpoint on the test part of `data` (the training part if there is no test part, or if
- * `train_part`), on `devices`, `threads` each (0: auto). The same bits for any N, batch and thread count.
- * `rows`, if not NULL, receives per sample `columns` numbers (probabilities, or predictions), owned by the
- * caller: what predict prints. */
+/* Evaluate a checkpoint on the test part of `data` (the training part if there is no test part,
+ * or if `train_part`), on `devices`, `threads` each (0: auto). The same bits for any N, batch
+ * and thread count. `rows`, if not NULL, receives per sample `columns` numbers (probabilities,
+ * or predictions), owned by the caller: what predict prints. */
 LS_MUST_USE ls_status ls_evaluate(const char *checkpoint, const char *data, const char *devices,
                                   int threads, double timeout_s, bool train_part,
                                   ls_evaluation *result, float **rows, size_t *columns);
 
 /* The configuration and model text stored in a checkpoint. Errors: FORMAT. */
 LS_MUST_USE ls_status ls_checkpoint_config(const char *checkpoint, ls_config *config);
-LS_MUST_USE ls_status ls_checkpoint_model(const char *checkpoint, ls_model *model);
+LS_MUST_USE ls_status ls_checkpoint_model(const char *checkpoint, const ls_dataset_info *data,
+                                          ls_model *model);
 
 /* The checkpoint that --resume FILE|DIR|auto names ("" if auto and there is none yet). */
 LS_MUST_USE ls_status ls_resume_find(const ls_config *config, char *path, size_t bytes);

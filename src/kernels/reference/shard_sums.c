@@ -32,7 +32,8 @@ ls_status ls_shard_sums_reference(ls_stream *stream, const ls_shard_sums_args *a
     (void)stream;
     const ls_fold *fold = args->fold;
     for (int i = 0; i < fold->leaf_count; i++) {
-        args->out[i] = sum_of_samples(args, fold->sample[i], fold->sample[i + 1]);
+        ls_shard_sum *row = &args->out[fold->shard[i]];
+        *row = sum_of_samples(args, fold->sample[i], fold->sample[i + 1]);
     }
     return LS_OK;
 }

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT */
+/* apply.c -- a checkpoint put to use: evaluate, predict, and look into it.
+ *
+ * The same replicas as in training, without gradients and slots: any number of them, every sample
+ * exactly once, in order.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "train/evaluate.h"
+#include "train/state.h"
+#include "train/trainer.h"
+
+enum { EVALUATION_ROWS = 256 };
+
+ls_status ls_checkpoint_config(const char *checkpoint, ls_config *config)
+{
+    ls_checkpoint *file = NULL;
+    ls_saved_run saved = { .text = { NULL } };
+    ls_status status = ls_checkpoint_open(checkpoint, &file);
+    if (status == LS_OK) status = ls_saved_run_init(&saved, file, checkpoint);
+    if (status == LS_OK) *config = saved.config;
+    ls_saved_run_free(&saved);
+    ls_checkpoint_close(file);
+    return status;
+}
+
+ls_status ls_checkpoint_model(const char *checkpoint, const ls_dataset_info *data,
+                              ls_model *model)
+{
+    ls_checkpoint *file = NULL;
+    ls_saved_run saved = { .text = { NULL } };
+    ls_status status = ls_checkpoint_open(checkpoint, &file);
+    if (status == LS_OK) status = ls_saved_run_init(&saved, file, checkpoint);
+    if (status == LS_OK)
+        status = ls_model_init(model, saved.text[LS_SAVED_MODEL_NAME], saved.text[LS_SAVED_MODEL],
+                               data);
+    ls_saved_run_free(&saved);
+    ls_checkpoint_close(file);
+    return status;
+}
+
+/* One evaluation; all owned. */
+typedef struct {
+    ls_checkpoint *checkpoint;
+    ls_saved_run saved;
+    ls_dataset *dataset;
+    ls_model model;
+    ls_device_list list;
+    ls_group *group;
+    ls_replica_config replica_config;
+    ls_device *device[LS_WORLD_MAX];
+    ls_replica *replica;             /* [list.count] */
+    ls_evaluation_staging *staging;  /* [list.count] */
+    ls_evaluation_job job;
+    float *weights;                  /* host arena */
+    double regularizer;              /* written by rank 0 */
+} applied;
+
+/* An ls_rank_fn. */
+static ls_status evaluate_rank(int rank, void *arg)
+{
+    applied *a = arg;
+    ls_replica *r = &a->replica[rank];
+    double regularizer;
+    LS_TRY(ls_replica_store(r, r->weights, a->weights, a->group));
+    LS_TRY(ls_replica_regularizer(r, a->group, &regularizer));
+    if (rank == 0) a->regularizer = regularizer;
+    return ls_evaluation_run(&a->job, r, &a->staging[rank]);
+}
+
+static ls_status open_files(applied *a, const char *checkpoint, const char *data,
+                            const char *devices)
+{
+    LS_TRY(ls_checkpoint_open(checkpoint, &a->checkpoint));
+    LS_TRY(ls_saved_run_init(&a->saved, a->checkpoint, checkpoint));
+    LS_TRY(ls_device_list_parse(devices, &a->list));
+    LS_TRY(ls_dataset_open(data, &a->dataset));
+    LS_TRY(ls_model_init(&a->model, a->saved.text[LS_SAVED_MODEL_NAME],
+                         a->saved.text[LS_SAVED_MODEL], ls_dataset_describe(a->dataset)));
+    a->weights = calloc(a->model.arena_floats + 1, sizeof *a->weights);
+    if (!a->weights) return ls_fail(LS_ERR_MEMORY, "no memory for the weights of %s", checkpoint);
+    float *const no_slots[LS_SLOT_MAX] = { NULL, NULL };
+    return ls_run_state_load(a->checkpoint, checkpoint, &a->model, a->saved.config.optimizer, 0,
+                             a->weights, no_slots);
+}
+
+static ls_status open_replicas(applied *a, int threads, double timeout_s)
+{
+    const int world_size = a->list.count, share = ls_core_count() / world_size;
+    const int per_rank = threads > 0 ? threads : share > 1 ? share : 1;
+    a->replica_config = (ls_replica_config){
+        .model = &a->model, .data = ls_dataset_describe(a->dataset), .world_size = world_size,
+        .shard_count = world_size, .accumulate = 1, .global_batch = 0,
+        .capacity_min = EVALUATION_ROWS, .l1 = a->saved.config.l1, .l2 = a->saved.config.l2,
+        .training = false,
+    };
+    a->replica = calloc((size_t)world_size, sizeof *a->replica);
+    a->staging = calloc((size_t)world_size, sizeof *a->staging);
+    if (!a->replica || !a->staging)
+        return ls_fail(LS_ERR_MEMORY, "no memory for %d replicas", world_size);
+    LS_TRY(ls_group_create(world_size, timeout_s, &a->group));
+    for (int r = 0; r < world_size; r++) {
+        LS_TRY(ls_device_open_host(a->list.device[r].ordinal, per_rank,
+                                   world_size * per_rank <= ls_core_count(),
+                                   ls_group_progress(a->group), &a->device[r]));
+        LS_TRY(ls_kernels_bind(a->device[r]));
+        LS_TRY(ls_replica_init(&a->replica[r], &a->replica_config, r, a->device[r]));
+        LS_TRY(ls_evaluation_staging_init(&a->staging[r], &a->replica[r]));
+    }
+    return LS_OK;
+}
+
+static void leave_stuck(void)
+{
+    fprintf(stderr, "lockstep: %s [%s]\n", ls_last_error(), ls_last_error_place());
+    _exit(5);
+}
+
+static void report(const applied *a, const char *data, ls_evaluation *result)
+{
+    const ls_task task = ls_dataset_describe(a->dataset)->task;
+    const ls_epoch_sums sums = ls_evaluation_sums(&a->job);
+    const int metric = ls_metric_count(task) - 1;
+    double value[2];
+    ls_metric_values(task, &sums, value);
+    *result = (ls_evaluation){
+        .samples = a->job.count,
+        .loss = sums.loss / (double)sums.samples + a->regularizer,
+        .metric_name = ls_metric_name(task, metric),
+        .metric = value[metric],
+    };
+    if (strcmp(ls_dataset_identity(a->dataset), a->saved.text[LS_SAVED_IDENTITY]) != 0)
+        snprintf(result->data_note, sizeof result->data_note,
+                 "%.80s is not the data of the training run (%.60s)", data,
+                 a->saved.text[LS_SAVED_DATA]);
+}
+
+static void close_applied(applied *a)
+{
+    for (int r = 0; r < a->list.count; r++) {
+        if (a->staging) ls_evaluation_staging_free(&a->staging[r]);
+        if (a->replica) ls_replica_free(&a->replica[r]);
+        ls_device_close(a->device[r]);
+    }
+    ls_evaluation_job_free(&a->job);
+    ls_group_destroy(a->group);
+    free(a->staging);
+    free(a->replica);
+    free(a->weights);
+    ls_model_free(&a->model);
+    ls_dataset_close(a->dataset);
+    ls_saved_run_free(&a->saved);
+    ls_checkpoint_close(a->checkpoint);
+}
+
+ls_status ls_evaluate(const char *checkpoint, const char *data, const char *devices, int threads,
+                      double timeout_s, bool train_part, ls_evaluation *result, float **rows,
+                      size_t *columns)
+{
+    applied *a = calloc(1, sizeof *a);
+    if (!a) return ls_fail(LS_ERR_MEMORY, "no memory for an evaluation");
+    ls_status status = open_files(a, checkpoint, data, devices);
+    if (status == LS_OK) status = open_replicas(a, threads, timeout_s);
+    if (status == LS_OK) {
+        const bool has_test = ls_dataset_describe(a->dataset)->count[LS_PART_TEST] > 0;
+        const ls_part part = train_part || !has_test ? LS_PART_TRAIN : LS_PART_TEST;
+        const size_t outputs = ls_shape_floats(a->model.layer[a->model.layer_count - 1].out);
+        status = ls_evaluation_job_init(&a->job, a->dataset, part, a->list.count, a->group,
+                                        outputs, rows != NULL);
+    }
+    if (status == LS_OK) status = ls_group_run(a->group, evaluate_rank, a, leave_stuck);
+    if (status == LS_OK) {
+        report(a, data, result);
+        if (rows) {
+            *rows = a->job.rows;
+            *columns = a->job.columns;
+            a->job.rows = NULL;
+        }
+    }
+    close_applied(a);
+    free(a);
+    return status;
+}

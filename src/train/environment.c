@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT */
+/* environment.c -- the machine that a run ran on, as environment.json.
+ *
+ * Nothing in it enters a weight; it is there so that figures can be compared with open eyes.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "io/json.h"
+#include "kernels/host/host.h"
+#include "train/run.h"
+#include "version.h"
+
+/* The value of the first line of `path` that starts with `key`, after its colon; "" if there is
+ * none. */
+static void read_value(const char *path, const char *key, char *out, size_t bytes)
+{
+    char line[512];
+    FILE *file = fopen(path, "r");
+    out[0] = '\0';
+    if (!file) return;
+    while (fgets(line, sizeof line, file)) {
+        const char *colon = strchr(line, ':');
+        if (strncmp(line, key, strlen(key)) != 0 || (*key && !colon)) continue;
+        const char *value = *key ? colon + 1 : line;
+        while (*value == ' ') value++;
+        snprintf(out, bytes, "%.*s", (int)(bytes < 512 ? bytes - 1 : 511), value);
+        out[strcspn(out, "\n")] = '\0';
+        break;
+    }
+    fclose(file);
+}
+
+static void write_text(ls_json_writer *json, const char *key, const char *text)
+{
+    ls_json_write_key(json, key);
+    ls_json_write_string(json, text);
+}
+
+static void write_count(ls_json_writer *json, const char *key, uint64_t count)
+{
+    ls_json_write_key(json, key);
+    ls_json_write_count(json, count);
+}
+
+static void write_machine(ls_json_writer *json)
+{
+    char cpu[256], memory[64], load[64];
+    read_value("/proc/cpuinfo", "model name", cpu, sizeof cpu);
+    read_value("/proc/meminfo", "MemTotal", memory, sizeof memory);
+    read_value("/proc/loadavg", "", load, sizeof load);
+    write_text(json, "cpu", cpu);
+    write_text(json, "cpu_features", ls_cpu_features());
+    write_count(json, "cores", (uint64_t)ls_core_count());
+    write_text(json, "memory", memory);
+    write_text(json, "load", load);
+}
+
+/* Each rank's device, and the kind of every pair of different ranks. */
+static void write_devices(ls_json_writer *json, const ls_run *run)
+{
+    char pair[64];
+    ls_json_write_key(json, "devices");
+    ls_json_write_open(json, '[');
+    for (int r = 0; r < run->world_size; r++)
+        ls_json_write_string(json, run->rank[r].device->name);
+    ls_json_write_close(json, ']');
+    ls_json_write_key(json, "links");
+    ls_json_write_open(json, '[');
+    for (int a = 0; a < run->world_size; a++)
+        for (int b = 0; b < run->world_size; b++) {
+            if (a == b) continue;
+            snprintf(pair, sizeof pair, "%d->%d %s", a, b,
+                     ls_pair_kind_name(run->topology.pair[a * run->world_size + b]));
+            ls_json_write_string(json, pair);
+        }
+    ls_json_write_close(json, ']');
+}
+
+ls_status ls_environment_text(const ls_run *run, char **text)
+{
+    ls_json_writer json = { 0 };
+    size_t bytes;
+    ls_json_write_open(&json, '{');
+    write_text(&json, "lockstep", LS_VERSION);
+    write_text(&json, "class", run->numerics_class);
+    write_text(&json, "precision", "f32");
+    write_text(&json, "kernels", run->rank[0].device->kernels->name);
+    write_count(&json, "world_size", (uint64_t)run->world_size);
+    write_count(&json, "threads", (uint64_t)run->threads);
+    write_count(&json, "global_batch", run->config.global_batch);
+    write_text(&json, "allreduce", ls_comm_reason(run->comm));
+    write_text(&json, "device_reason", run->list.reason);
+    write_text(&json, "gpu", "none in this build");
+    write_machine(&json);
+    write_devices(&json, run);
+    ls_json_write_close(&json, '}');
+    return ls_json_write_end(&json, text, &bytes);
+}

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT */
+/* evaluate.c -- see evaluate.h. */
+#include "train/evaluate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "numerics.h"
+
+static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
+
+ls_status ls_evaluation_job_init(ls_evaluation_job *job, const ls_dataset *dataset, ls_part part,
+                                 int world_size, ls_group *group, size_t columns, bool want_rows)
+{
+    const size_t n = ls_dataset_describe(dataset)->count[part];
+    *job = (ls_evaluation_job){ .dataset = dataset, .part = part, .count = n,
+                                .world_size = world_size, .group = group, .columns = columns };
+    job->loss = calloc(n + 1, sizeof *job->loss);
+    job->error = calloc(n + 1, sizeof *job->error);
+    job->correct = calloc(n + 1, sizeof *job->correct);
+    if (want_rows) job->rows = calloc(n * columns + 1, sizeof *job->rows);
+    if (job->loss && job->error && job->correct && (job->rows || !want_rows)) return LS_OK;
+    return ls_fail(LS_ERR_MEMORY, "no memory for the results of %zu samples", n);
+}
+
+void ls_evaluation_job_free(ls_evaluation_job *job)
+{
+    free(job->rows);
+    free(job->correct);
+    free(job->error);
+    free(job->loss);
+    *job = (ls_evaluation_job){ 0 };
+}
+
+static size_t model_outputs(const ls_model *model)
+{
+    return ls_shape_floats(model->layer[model->layer_count - 1].out);
+}
+
+ls_status ls_evaluation_staging_init(ls_evaluation_staging *staging, const ls_replica *replica)
+{
+    const ls_model *model = replica->config->model;
+    const size_t rows = replica->capacity;
+    const size_t sample = ls_shape_floats(model->layer[0].out);
+    const size_t outputs = model_outputs(model), targets = replica->config->data->outputs;
+    const size_t words = rows * (sample + targets + outputs + 5);
+    staging->device = replica->device;
+    LS_TRY(ls_pinned_alloc(replica->device, words * sizeof(float), &staging->memory));
+    float *next = staging->memory;
+    staging->x = next;
+    next += rows * sample;
+    staging->target = next;
+    next += rows * targets;
+    staging->rows = next;
+    next += rows * outputs;
+    staging->loss = next;
+    next += rows;
+    staging->error = next;
+    next += rows;
+    staging->label = (int32_t *)next;
+    staging->correct = staging->label + rows;
+    staging->index = (uint32_t *)(staging->correct + rows);
+    return LS_OK;
+}
+
+void ls_evaluation_staging_free(ls_evaluation_staging *staging)
+{
+    if (staging->device) ls_pinned_release(staging->device, staging->memory);
+    *staging = (ls_evaluation_staging){ 0 };
+}
+
+/* Samples [begin, begin + count) of the part, read and copied to the device. */
+static ls_status load_chunk(const ls_evaluation_job *job, ls_replica *r,
+                            ls_evaluation_staging *staging, size_t begin, size_t count)
+{
+    const ls_dataset_info *data = ls_dataset_describe(job->dataset);
+    const size_t sample = ls_shape_floats(r->config->model->layer[0].out);
+    const bool classify = data->task == LS_TASK_CLASSIFY;
+    for (size_t i = 0; i < count; i++) {
+        ls_dataset_read(job->dataset, job->part, begin + i, staging->x + i * sample);
+        staging->index[i] = (uint32_t)(begin + i);
+        if (classify)
+            staging->label[i] = ls_dataset_label(job->dataset, job->part, begin + i);
+        else
+            ls_dataset_target(job->dataset, job->part, begin + i,
+                              staging->target + i * data->outputs);
+    }
+    LS_TRY(ls_copy_to_device(&r->compute, r->x, staging->x, count * sample * sizeof(float)));
+    LS_TRY(ls_copy_to_device(&r->compute, r->index, staging->index, count * sizeof(uint32_t)));
+    if (classify)
+        return ls_copy_to_device(&r->compute, r->label, staging->label, count * sizeof(int32_t));
+    return ls_copy_to_device(&r->compute, r->target, staging->target,
+                             count * data->outputs * sizeof(float));
+}
+
+/* Results of a chunk, from the device into their places in the job's arrays. */
+static ls_status store_chunk(const ls_evaluation_job *job, ls_replica *r,
+                             ls_evaluation_staging *staging, size_t begin, size_t count)
+{
+    const ls_model *model = r->config->model;
+    const bool classify = r->config->data->task == LS_TASK_CLASSIFY;
+    const size_t outputs = model_outputs(model);
+    const float *rows = model->loss == LS_LOSS_SOFTMAX_CROSSENTROPY
+                            ? r->probability : r->view[model->layer_count - 1];
+    LS_TRY(ls_copy_to_host(&r->compute, staging->loss, r->loss, count * sizeof(float)));
+    if (classify)
+        LS_TRY(ls_copy_to_host(&r->compute, staging->correct, r->correct,
+                               count * sizeof(int32_t)));
+    else
+        LS_TRY(ls_copy_to_host(&r->compute, staging->error, r->absolute_error,
+                               count * sizeof(float)));
+    if (job->rows)
+        LS_TRY(ls_copy_to_host(&r->compute, staging->rows, rows,
+                               count * outputs * sizeof(float)));
+    LS_TRY(ls_stream_drain(&r->compute, job->group, "evaluating"));
+    memcpy(job->loss + begin, staging->loss, count * sizeof(float));
+    if (classify) memcpy(job->correct + begin, staging->correct, count * sizeof(int32_t));
+    else memcpy(job->error + begin, staging->error, count * sizeof(float));
+    if (job->rows)
+        memcpy(job->rows + begin * outputs, staging->rows, count * outputs * sizeof(float));
+    return LS_OK;
+}
+
+ls_status ls_evaluation_run(const ls_evaluation_job *job, ls_replica *replica,
+                            ls_evaluation_staging *staging)
+{
+    const size_t ranks = (size_t)job->world_size, rank = (size_t)replica->rank;
+    const size_t end = (rank + 1) * job->count / ranks;
+    const bool classify = replica->config->data->task == LS_TASK_CLASSIFY;
+    for (size_t begin = rank * job->count / ranks; begin < end;) {
+        const size_t count = min_size(end - begin, replica->capacity);
+        LS_TRY(load_chunk(job, replica, staging, begin, count));
+        const ls_pass_input input = { .samples = count, .x = replica->x,
+                                      .label = classify ? replica->label : NULL,
+                                      .target = classify ? NULL : replica->target,
+                                      .index = replica->index };
+        LS_TRY(ls_replica_forward(replica, &input, false));
+        LS_TRY(ls_replica_loss(replica, &input, false, job->rows != NULL));
+        LS_TRY(store_chunk(job, replica, staging, begin, count));
+        begin += count;
+    }
+    return ls_barrier_wait(job->group, replica->rank, "the end of an evaluation");
+}
+
+static double flat_sum(const float *x, size_t count)
+{
+    ls_flat_f64 sum;
+    ls_flat_init_f64(&sum);
+    for (size_t i = 0; i < count; i++) ls_flat_add_f64(&sum, (double)x[i]);
+    return ls_flat_end_f64(&sum);
+}
+
+ls_epoch_sums ls_evaluation_sums(const ls_evaluation_job *job)
+{
+    ls_epoch_sums sums = { .samples = (int64_t)job->count };
+    sums.square = flat_sum(job->loss, job->count);
+    sums.loss = sums.square;
+    sums.error = flat_sum(job->error, job->count);
+    for (size_t i = 0; i < job->count; i++) sums.correct += job->correct[i];
+    return sums;
+}
+
+ls_status ls_replica_regularizer(ls_replica *replica, ls_group *group, double *out)
+{
+    ls_replica *r = replica;
+    const ls_model *model = r->config->model;
+    *out = 0;
+    if (r->config->l1 == 0 && r->config->l2 == 0) return LS_OK;
+    LS_TRY(ls_weight_sums(&r->compute, &(ls_weight_sums_args){
+        .tensors = &r->tensors,
+        .w = r->weights,
+        .square_sum = r->results.weight_square,
+        .absolute_sum = r->results.weight_absolute }));
+    LS_TRY(ls_replica_read_results(r, group, "summing the weights"));
+    const ls_results *host = &r->results_host;
+    for (int p = 0; p < model->parameter_count; p++)
+        if (!model->parameter[p].is_kernel)
+            host->weight_square[p] = host->weight_absolute[p] = 0;
+    const size_t count = (size_t)model->parameter_count;
+    *out = r->config->l1 * ls_tree_sum(host->weight_absolute, count)
+           + r->config->l2 * ls_tree_sum(host->weight_square, count);
+    return LS_OK;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/* evaluate.h -- a part of a data set through the network: every sample exactly once.
+ *
+ * Rank r takes samples [r n / N, (r+1) n / N), in chunks that fit its activations. Per-sample
+ * losses land in one array in the order of the data set; only then are they summed, as one flat
+ * sum in double. So neither the chunk, nor N, nor V enters the result.
+ *
+ * Thread rule: a job is shared; ls_evaluation_run is collective; ranks write disjoint ranges.
+ */
+#ifndef LS_TRAIN_EVALUATE_H
+#define LS_TRAIN_EVALUATE_H
+
+#include "io/dataset.h"
+#include "thread.h"
+#include "train/metrics.h"
+#include "train/replica.h"
+
+typedef struct {
+    const ls_dataset *dataset; /* borrowed */
+    ls_part part;
+    size_t count;              /* samples of the part */
+    int world_size;
+    ls_group *group;           /* borrowed */
+    float *loss;               /* owned; [count] unweighted, without regulariser */
+    float *error;              /* owned; [count] mean absolute error; 0 for classes */
+    int32_t *correct;          /* owned; [count] 0 for regression */
+    float *rows;               /* owned; [count, columns] network outputs, or NULL: not wanted */
+    size_t columns;
+} ls_evaluation_job;
+
+LS_MUST_USE ls_status ls_evaluation_job_init(ls_evaluation_job *job, const ls_dataset *dataset,
+                                             ls_part part, int world_size, ls_group *group,
+                                             size_t columns, bool want_rows);
+void ls_evaluation_job_free(ls_evaluation_job *job); /* accepts all-zero */
+
+/* One rank's pinned memory for a chunk of samples and its results. */
+typedef struct {
+    ls_device *device;
+    void *memory; /* owned, pinned */
+    float *x;
+    int32_t *label;
+    float *target;
+    uint32_t *index;
+    float *loss, *error, *rows;
+    int32_t *correct;
+} ls_evaluation_staging;
+
+LS_MUST_USE ls_status ls_evaluation_staging_init(ls_evaluation_staging *staging,
+                                                 const ls_replica *replica);
+void ls_evaluation_staging_free(ls_evaluation_staging *staging); /* accepts all-zero */
+
+/* This rank's samples, then all ranks meet: afterwards the job's arrays are complete for all of
+ * them. Collective. Blocks. */
+LS_MUST_USE ls_status ls_evaluation_run(const ls_evaluation_job *job, ls_replica *replica,
+                                        ls_evaluation_staging *staging);
+
+/* Sums over the whole part, in the order of the data set. Pure. */
+ls_epoch_sums ls_evaluation_sums(const ls_evaluation_job *job);
+
+/* The regulariser of a replica's weights: l1 * sum |w| + l2 * sum w^2 over kernels. Blocks. */
+LS_MUST_USE ls_status ls_replica_regularizer(ls_replica *replica, ls_group *group, double *out);
+
+#endif

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT */
+/* explain.c -- see explain.h. */
+#include "train/explain.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "numerics.h"
+
+ls_status ls_explanation_create(ls_run *run)
+{
+    const size_t floats = run->model.arena_floats * (size_t)run->world_size;
+    run->explanation = calloc(1, sizeof *run->explanation);
+    if (run->explanation) run->explanation->saved = calloc(floats + 1, sizeof(float));
+    if (!run->explanation || !run->explanation->saved)
+        return ls_fail(LS_ERR_MEMORY, "no memory to explain a step");
+    return LS_OK;
+}
+
+void ls_explanation_free(ls_explanation *explanation)
+{
+    if (explanation) free(explanation->saved);
+    free(explanation);
+}
+
+/* -- gathering --------------------------------------------------------------------------------- */
+
+/* The first kernel's element with the largest combined gradient; equal on every rank. */
+static void choose_element(const ls_run *run, const float *reduced, int *parameter,
+                           size_t *element)
+{
+    const ls_model *model = &run->model;
+    *parameter = 0;
+    while (!model->parameter[*parameter].is_kernel) (*parameter)++;
+    const float *g = reduced + model->parameter[*parameter].begin;
+    *element = 0;
+    for (size_t i = 1; i < model->parameter[*parameter].count; i++)
+        if (fabsf(g[i]) > fabsf(g[*element])) *element = i;
+}
+
+static ls_status read_float(ls_rank *k, const float *device, float *out)
+{
+    ls_replica *r = &k->replica;
+    LS_TRY(ls_copy_to_host(&r->compute, r->pinned, device, sizeof *out));
+    LS_TRY(ls_stream_drain(&r->compute, k->run->group, "explaining a step"));
+    memcpy(out, r->pinned, sizeof *out);
+    return LS_OK;
+}
+
+/* Shard `leaf` of pass `pass` alone: its gradient lands in piece 0. */
+static ls_status run_shard(ls_rank *k, int pass, int leaf)
+{
+    ls_replica *r = &k->replica;
+    const ls_fold *whole = &r->plan.pass[pass];
+    const ls_dataset_info *data = r->config->data;
+    const size_t first = whole->sample[leaf], count = whole->sample[leaf + 1] - first;
+    ls_pass_input input = ls_replica_pass(r, pass, (uint32_t)k->progress.epoch);
+    input.samples = count;
+    input.x += first * ls_shape_floats(k->run->model.layer[0].out);
+    input.index += first;
+    if (input.label) input.label += first;
+    if (input.target) input.target += first * data->outputs;
+    const ls_fold fold = { .leaf_count = 1, .piece_count = 1, .slot_count = 1,
+                           .shard = { whole->shard[leaf] }, .sample = { 0, count } };
+    LS_TRY(ls_replica_forward(r, &input, true));
+    LS_TRY(ls_replica_loss(r, &input, true, false));
+    return ls_replica_backward(r, &input, &fold, NULL, NULL);
+}
+
+ls_status ls_explain_begin(ls_rank *rank)
+{
+    ls_rank *k = rank;
+    ls_run *run = k->run;
+    ls_replica *r = &k->replica;
+    ls_explanation *e = run->explanation;
+    const size_t floats = run->model.arena_floats;
+    float *combined = r->gradients + (size_t)r->plan.final_slot[0] * floats;
+    float *saved = e->saved + (size_t)k->rank * floats;
+    int parameter;
+    size_t element;
+    LS_TRY(ls_replica_fetch(r, saved, combined, run->group));
+    choose_element(run, saved, &parameter, &element);
+    const size_t place = run->model.parameter[parameter].begin + element;
+    if (k->rank == 0) {
+        e->parameter = parameter;
+        e->element = element;
+        e->reduced = saved[place];
+        memcpy(e->row, r->results_host.shard_sum,
+               (size_t)run->config.shards * sizeof(ls_shard_sum));
+        LS_TRY(read_float(k, r->weights + place, &e->before));
+    }
+    for (int pass = 0; pass < r->plan.pass_count; pass++)
+        for (int leaf = 0; leaf < r->plan.pass[pass].leaf_count; leaf++) {
+            LS_TRY(run_shard(k, pass, leaf));
+            LS_TRY(read_float(k, r->gradients + place,
+                              &e->shard_gradient[r->plan.pass[pass].shard[leaf]]));
+        }
+    return ls_replica_store(r, combined, saved, run->group);
+}
+
+/* -- the page ---------------------------------------------------------------------------------- */
+
+enum { PAGE_BYTES = 16384 };
+
+typedef struct {
+    char text[PAGE_BYTES];
+    size_t used;
+} page;
+
+static void put(page *p, const char *format, ...) LS_PRINTF(2, 3);
+
+static void put(page *p, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    const int n = vsnprintf(p->text + p->used, PAGE_BYTES - p->used, format, arguments);
+    va_end(arguments);
+    if (n > 0) p->used += (size_t)n;
+    if (p->used >= PAGE_BYTES) p->used = PAGE_BYTES - 1;
+}
+
+static float fold_float(const float *x, size_t count)
+{
+    if (count == 1) return x[0];
+    const size_t left = ls_tree_split(count);
+    return fold_float(x, left) + fold_float(x + left, count - left);
+}
+
+static void put_shards(page *p, const ls_run *run)
+{
+    const ls_explanation *e = run->explanation;
+    const int shards = run->config.shards;
+    put(p, "\n  rank shard samples        loss sum   correct    gradient sum\n");
+    for (int r = 0; r < run->world_size; r++) {
+        const int begin = ls_rank_shard_begin(r, shards, run->world_size);
+        const int end = ls_rank_shard_begin(r + 1, shards, run->world_size);
+        int64_t samples = 0;
+        for (int s = begin; s < end; s++) {
+            samples += e->row[s].samples;
+            put(p, "  %4d %5d %7" PRId64 " %15.9g %9" PRId64 " %15.9g\n", r, s, e->row[s].samples,
+                e->row[s].loss, e->row[s].correct, (double)e->shard_gradient[s]);
+        }
+        put(p, "  rank %d owns shards %d..%d: %" PRId64 " samples\n", r, begin, end - 1, samples);
+    }
+}
+
+static void put_division(page *p, const ls_run *run, const ls_step_numbers *n)
+{
+    static const char *const reduction[] = { "mean", "weighted-mean", "sum" };
+    const ls_explanation *e = run->explanation;
+    const ls_parameter *parameter = &run->model.parameter[e->parameter];
+    const float scale = (float)(1 / n->denominator);
+    put(p, "\nCombined, by the canonical tree over the shards\n"
+        "  samples %" PRId64 ", loss sum %.9g, gradient sum %.9g (folded again here: %.9g)\n",
+        n->totals.samples, n->totals.loss, (double)e->reduced,
+        (double)fold_float(e->shard_gradient, (size_t)run->config.shards));
+    put(p, "\nDivided, once\n  D = %.9g (--reduction %s), data loss = %.9g\n"
+        "  gradient = %.9g * (float)(1 / D) = %.9g\n", n->denominator,
+        reduction[run->config.reduction], n->data_loss, (double)e->reduced,
+        (double)(e->reduced * scale));
+    float g = e->reduced * scale;
+    const float l1 = (float)run->config.l1;
+    if (run->config.l2 > 0) g = fmaf((float)(2 * run->config.l2), e->before, g);
+    if (run->config.l1 > 0) g += e->before > 0 ? l1 : e->before < 0 ? -l1 : 0;
+    put(p, "\nRegularised, once\n  l1 %g, l2 %g: regulariser %.9g, loss %.9g, gradient %.9g\n",
+        run->config.l1, run->config.l2, n->regularizer, n->loss, (double)g);
+    put(p, "\nUpdated alike on every rank\n  gradient norm %.9g, clip factor 1 (no clipping), "
+        "learning rate %.9g\n  weights/%s[%zu]: %.9g -> %.9g, change %.9g; update norm %.9g\n"
+        "  digest of the weights on every rank: %016" PRIx64 "\n", n->grad_norm, n->lr,
+        parameter->name, e->element, (double)e->before, (double)e->after,
+        (double)(e->after - e->before), n->update_norm, n->digest);
+}
+
+ls_status ls_explain_end(ls_rank *rank)
+{
+    ls_rank *k = rank;
+    const ls_run *run = k->run;
+    ls_explanation *e = run->explanation;
+    LS_TRY(ls_barrier_wait(run->group, k->rank, "explaining a step"));
+    if (k->rank != 0) return LS_OK;
+    const ls_parameter *parameter = &run->model.parameter[e->parameter];
+    LS_TRY(read_float(k, k->replica.weights + parameter->begin + e->element, &e->after));
+    page *p = calloc(1, sizeof *p);
+    if (!p) return ls_fail(LS_ERR_MEMORY, "no memory for a page");
+    put(p, "Step %" PRIu64 ": %d ranks, %d shards, optimizer update of weights/%s[%zu]\n",
+        run->config.explain_step, run->world_size, run->config.shards, parameter->name,
+        e->element);
+    put_shards(p, run);
+    put_division(p, run, &k->numbers);
+    if (run->observer->explain) run->observer->explain(run->observer->context, p->text);
+    free(p);
+    return LS_OK;
+}

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: MIT */
+/* rank.c -- the life of one rank: start alike, take steps, end epochs, save, stop.
+ *
+ * Every rank carries the same progress and takes the same decisions from the same combined
+ * numbers; what only one of them can know (a signal) is shared at the end of a step. Rank 0
+ * alone writes files and talks to the observer; the others do not wait for it.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "train/run.h"
+
+/* -- the same weights everywhere, before step 0 ------------------------------------------------ */
+
+static ls_status broadcast_arena(ls_rank *k, float *arena)
+{
+    ls_run *run = k->run;
+    ls_event *ready = &k->ready[0], *done = &k->done[0];
+    LS_TRY(ls_event_record(ready, &k->replica.compute));
+    LS_TRY(ls_broadcast(run->comm, k->rank, arena, run->model.arena_floats, ready, done));
+    LS_TRY(ls_stream_wait(&k->replica.compute, done));
+    return ls_comm_verify(run->comm, k->rank);
+}
+
+/* Rank 0 has the first weights and slots on the host; afterwards all replicas have them, and have
+ * compared them. */
+static ls_status start_alike(ls_rank *k)
+{
+    ls_run *run = k->run;
+    ls_replica *r = &k->replica;
+    const size_t floats = run->model.arena_floats;
+    const int slots = run->replica_config.slot_count;
+    float *arena[1 + LS_SLOT_MAX] = { r->weights, r->slot[0], r->slot[1] };
+    for (int a = 0; a <= slots; a++) {
+        if (k->rank == 0)
+            LS_TRY(ls_replica_store(r, arena[a], run->arena_host + (size_t)a * floats,
+                                    run->group));
+        LS_TRY(broadcast_arena(k, arena[a]));
+    }
+    LS_TRY(ls_digest(&r->compute, &(ls_digest_args){
+        .count = floats, .x = r->weights, .out = r->results.digest }));
+    LS_TRY(ls_replica_read_results(r, run->group, "comparing the first weights"));
+    return ls_weights_compare(k, r->results_host.digest[0], false, k->progress.step);
+}
+
+/* -- saving ------------------------------------------------------------------------------------ */
+
+/* Device -> arena_host. Rank 0 only. */
+static ls_status fetch_state(ls_rank *k)
+{
+    ls_run *run = k->run;
+    const size_t floats = run->model.arena_floats;
+    LS_TRY(ls_replica_fetch(&k->replica, run->arena_host, k->replica.weights, run->group));
+    for (int s = 0; s < run->replica_config.slot_count; s++)
+        LS_TRY(ls_replica_fetch(&k->replica, run->arena_host + (size_t)(s + 1) * floats,
+                                k->replica.slot[s], run->group));
+    return LS_OK;
+}
+
+static ls_run_state describe_state(const ls_rank *k)
+{
+    const ls_run *run = k->run;
+    ls_run_state state = {
+        .config = &run->config,
+        .model = &run->model,
+        .data = ls_dataset_spec(run->dataset),
+        .data_identity = ls_dataset_identity(run->dataset),
+        .numerics_class = run->numerics_class,
+        .world = run->world,
+        .progress = &k->progress,
+        .weights = run->arena_host,
+    };
+    for (int s = 0; s < run->replica_config.slot_count; s++)
+        state.slot[s] = run->arena_host + (size_t)(s + 1) * run->model.arena_floats;
+    return state;
+}
+
+/* Save `name` from what fetch_state brought. */
+static ls_status save_as(ls_rank *k, const char *name)
+{
+    const ls_run_state state = describe_state(k);
+    return ls_run_state_save(ls_run_folder_checkpoint(k->run->folder, name), &state);
+}
+
+/* last, and step-N where asked for, and best if this is it. Rank 0 only. */
+static ls_status save(ls_rank *k, bool numbered, bool best)
+{
+    if (k->rank != 0) return LS_OK;
+    const double begin = ls_clock();
+    char name[40];
+    snprintf(name, sizeof name, "step-%" PRIu64, k->progress.step);
+    LS_TRY(fetch_state(k));
+    if (numbered) LS_TRY(save_as(k, name));
+    if (best) LS_TRY(save_as(k, "best"));
+    LS_TRY(save_as(k, "last"));
+    k->time.saving += ls_clock() - begin;
+    return LS_OK;
+}
+
+/* -- the end of an epoch ----------------------------------------------------------------------- */
+
+/* The line of history.csv for the epoch so far; evaluates the test part. Collective. */
+static ls_status summarize_epoch(ls_rank *k, ls_history_line *line)
+{
+    ls_run *run = k->run;
+    const ls_epoch_sums *sums = &k->progress.sums;
+    const ls_task task = run->replica_config.data->task;
+    const double nan = (double)NAN;
+    *line = (ls_history_line){
+        .epoch = k->progress.epoch + 1,
+        .step = k->progress.step,
+        .lr = k->line.lr,
+        .loss = sums->loss / (double)sums->samples,
+        .val_loss = nan,
+        .seconds = k->epoch_seconds,
+        .samples_per_second = (double)k->epoch_samples / k->epoch_seconds,
+        .metric_count = ls_metric_count(task),
+        .val_metric = { nan, nan },
+    };
+    for (int m = 0; m < line->metric_count; m++) line->metric_name[m] = ls_metric_name(task, m);
+    ls_metric_values(task, sums, line->metric);
+    if (run->test.count == 0) return LS_OK;
+    const double begin = ls_clock();
+    double regularizer;
+    LS_TRY(ls_replica_regularizer(&k->replica, run->group, &regularizer));
+    LS_TRY(ls_evaluation_run(&run->test, &k->replica, &k->staging));
+    const ls_epoch_sums test = ls_evaluation_sums(&run->test);
+    line->val_loss = test.loss / (double)test.samples + regularizer;
+    ls_metric_values(task, &test, line->val_metric);
+    k->time.evaluation += ls_clock() - begin;
+    /* The job's arrays are shared: nobody starts the next evaluation before all have read. */
+    return ls_barrier_wait(run->group, k->rank, "the end of an epoch");
+}
+
+/* Does `line` beat the best so far? By val_loss where there is one; a NaN never does. */
+static bool is_best(const ls_progress *progress, const ls_history_line *line)
+{
+    const bool has_test = !isnan(line->val_loss);
+    const double now = has_test ? line->val_loss : line->loss;
+    const double best = has_test ? progress->best.val_loss : progress->best.loss;
+    return progress->best.epoch == 0 || now < best;
+}
+
+static bool reached_until(const ls_until *until, const ls_history_line *line)
+{
+    if (!until->metric[0]) return false;
+    const double value = ls_history_value(line, until->metric);
+    return until->at_least ? value >= until->value : value <= until->value;
+}
+
+/* Evaluate, decide, move on to the next epoch if this one is complete, save. */
+static ls_status end_epoch(ls_rank *k, bool numbered)
+{
+    ls_run *run = k->run;
+    ls_progress *p = &k->progress;
+    ls_history_line line;
+    LS_TRY(summarize_epoch(k, &line));
+    const bool best = is_best(p, &line);
+    if (best) p->best = line;
+    p->last = line;
+    k->reached = reached_until(&run->config.until, &line);
+    if (p->step_of_epoch == run->steps_per_epoch) {
+        p->epoch++;
+        p->step_of_epoch = 0;
+        p->sums = (ls_epoch_sums){ 0 };
+    }
+    k->epoch_seconds = 0;
+    k->epoch_samples = 0;
+    if (k->rank != 0) return LS_OK;
+    LS_TRY(ls_run_folder_history(run->folder, &line));
+    LS_TRY(save(k, numbered, best));
+    if (run->observer->epoch)
+        run->observer->epoch(run->observer->context, &line, run->config.epochs);
+    return LS_OK;
+}
+
+/* -- steps ------------------------------------------------------------------------------------- */
+
+static void add_time(ls_time_split *time, const ls_log_line *line)
+{
+    time->input_wait += line->input_wait;
+    time->copy += line->copy;
+    time->forward += line->forward;
+    time->backward += line->backward;
+    time->exchange += line->exchange;
+    time->update += line->update;
+    time->steps += line->seconds;
+}
+
+static ls_status report_step(ls_rank *k)
+{
+    const ls_run *run = k->run;
+    const ls_progress *p = &k->progress;
+    const ls_task task = run->replica_config.data->task;
+    k->epoch_seconds += k->line.seconds;
+    k->epoch_samples += k->line.samples;
+    k->samples += k->line.samples;
+    add_time(&k->time, &k->line);
+    if (k->rank != 0) return LS_OK;
+    LS_TRY(ls_run_folder_log(run->folder, &k->line));
+    if (k->line.skipped && run->observer->note)
+        run->observer->note(run->observer->context, "all sample weights of a batch are zero: "
+                            "loss 0, no update");
+    if (!run->observer->step) return LS_OK;
+    double metric[2];
+    ls_metric_values(task, &p->sums, metric);
+    run->observer->step(run->observer->context, &(ls_step_report){
+        .epoch = p->epoch + 1,
+        .epochs = run->config.epochs,
+        .step_of_epoch = p->step_of_epoch,
+        .steps_per_epoch = run->steps_per_epoch,
+        .epoch_loss = p->sums.loss / (double)p->sums.samples,
+        .epoch_metric = metric[ls_metric_count(task) - 1],
+        .metric_name = ls_metric_name(task, ls_metric_count(task) - 1),
+        .seconds = k->epoch_seconds,
+        .line = &k->line });
+    return LS_OK;
+}
+
+static bool is_finished(const ls_rank *k)
+{
+    const ls_config *config = &k->run->config;
+    const ls_progress *p = &k->progress;
+    return k->stop || k->reached || (config->epochs > 0 && p->epoch >= config->epochs)
+           || (config->steps > 0 && p->step >= config->steps);
+}
+
+/* What the main thread returns to the caller. Rank 0 only. */
+static ls_status fill_result(ls_rank *k)
+{
+    ls_run *run = k->run;
+    ls_train_result *result = run->result;
+    LS_TRY(fetch_state(k));
+    const ls_run_state state = describe_state(k);
+    LS_TRY(ls_run_state_sha256(&state, result->weights_sha256, result->optimizer_sha256));
+    result->epochs = k->progress.epoch;
+    result->steps = k->progress.step;
+    result->last = k->progress.last;
+    result->best = k->progress.best;
+    result->samples = k->samples;
+    result->seconds = k->time.steps;
+    result->samples_per_second = k->time.steps > 0 ? (double)k->samples / k->time.steps : 0;
+    result->time = k->time;
+    result->reached_until = k->reached;
+    result->stopped_by_signal = k->stop;
+    snprintf(result->checkpoint, sizeof result->checkpoint, "%s",
+             ls_run_folder_checkpoint(run->folder, "last"));
+    return LS_OK;
+}
+
+ls_status ls_rank_run(int rank, void *run)
+{
+    ls_run *shared = run;
+    ls_rank *k = &shared->rank[rank];
+    const uint64_t every = shared->config.save_every;
+    LS_TRY(start_alike(k));
+    while (!is_finished(k)) {
+        LS_TRY(ls_step_take(k));
+        LS_TRY(report_step(k));
+        const bool numbered = every > 0 && k->progress.step % every == 0 && !k->line.skipped;
+        const bool epoch_done = k->progress.step_of_epoch == shared->steps_per_epoch;
+        if (epoch_done || (is_finished(k) && !k->stop)) LS_TRY(end_epoch(k, numbered));
+        else if (numbered || k->stop) LS_TRY(save(k, numbered, false));
+    }
+    return rank == 0 ? fill_result(k) : LS_OK;
+}

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: MIT */
+/* replica.c -- a replica's memory: measured, allocated once, carved, filled and read back.
+ *
+ * What runs on that memory (forward, loss, backward) is in layers.c.
+ *
+ * One function, layout, walks through every array in order. With a base of NULL it only counts
+ * (ls_replica_bytes); with the allocated block it hands out places. So the two cannot disagree.
+ */
+#include "train/replica.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { CARVE_UNIT = 128 }; /* bytes: an arena's alignment, and a GPU's cache line */
+
+typedef struct {
+    char *base;  /* NULL: count only */
+    size_t used; /* bytes */
+} carver;
+
+static void *carve(carver *c, size_t bytes)
+{
+    void *place = c->base ? c->base + c->used : NULL;
+    c->used += (bytes + CARVE_UNIT - 1) / CARVE_UNIT * CARVE_UNIT;
+    return place;
+}
+
+static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
+
+/* Shard sizes of a batch of b samples are floor or ceil of b / V, so no shard of a shorter batch
+ * has more than ceil(B / V); a pass has at most that many times the owned shards that it visits. */
+size_t ls_pass_rows_max(int shard_count, int world_size, int rank, int accumulate, size_t samples)
+{
+    const int begin = ls_rank_shard_begin(rank, shard_count, world_size);
+    const int end = ls_rank_shard_begin(rank + 1, shard_count, world_size);
+    const size_t shard_rows = (samples + (size_t)shard_count - 1) / (size_t)shard_count;
+    size_t most = 0;
+    for (int pass = 0; pass < accumulate; pass++) {
+        size_t shards = 0;
+        for (int s = begin; s < end; s++) shards += s % accumulate == pass;
+        most = max_size(most, shards * shard_rows);
+    }
+    return most;
+}
+
+static size_t pass_capacity(const ls_replica_config *config, int rank)
+{
+    const size_t rows = ls_pass_rows_max(config->shard_count, config->world_size, rank,
+                                         config->accumulate, config->global_batch);
+    return max_size(rows, config->capacity_min);
+}
+
+static size_t batch_capacity(const ls_replica_config *config, int rank)
+{
+    const size_t rows = ls_pass_rows_max(config->shard_count, config->world_size, rank, 1,
+                                         config->global_batch);
+    return max_size(rows, pass_capacity(config, rank));
+}
+
+/* Places of the results in one block, on either side of the read-back copy. */
+static size_t layout_results(ls_results *results, const ls_replica_config *config, char *base)
+{
+    carver c = { .base = base };
+    const size_t count = (size_t)config->model->parameter_count;
+    results->gradient_square = carve(&c, count * sizeof(double));
+    results->update_square = carve(&c, count * sizeof(double));
+    results->weight_square = carve(&c, count * sizeof(double));
+    results->weight_absolute = carve(&c, count * sizeof(double));
+    results->nonfinite = carve(&c, count * sizeof(uint64_t));
+    results->digest = carve(&c, sizeof(uint64_t));
+    results->shard_sum = carve(&c, (size_t)config->shard_count * sizeof(ls_shard_sum));
+    return c.used;
+}
+
+/* Layers whose output is another layer's memory make no activation. */
+static bool makes_activation(const ls_layer *layer)
+{
+    return layer->op != LS_OP_INPUT && layer->op != LS_OP_FLATTEN;
+}
+
+static void layout_activations(ls_replica *r, const ls_model *model, size_t rows, carver *c)
+{
+    for (int l = 0; l < model->layer_count; l++) {
+        const ls_layer *layer = &model->layer[l];
+        const size_t floats = ls_shape_floats(layer->out);
+        if (makes_activation(layer)) {
+            float *place = carve(c, rows * floats * sizeof(float));
+            if (r->activation) r->activation[l] = place;
+        }
+        if (layer->op == LS_OP_MAX_POOL) {
+            uint8_t *place = carve(c, rows * floats);
+            if (r->place) r->place[l] = place;
+        }
+    }
+}
+
+static size_t largest_activation(const ls_model *model)
+{
+    size_t most = 0;
+    for (int l = 0; l < model->layer_count; l++)
+        most = max_size(most, ls_shape_floats(model->layer[l].out));
+    return most;
+}
+
+static void layout_samples(ls_replica *r, const ls_replica_config *config, int rank, carver *c)
+{
+    const size_t rows = batch_capacity(config, rank), pass = pass_capacity(config, rank);
+    const ls_model *model = config->model;
+    const size_t outputs = ls_shape_floats(model->layer[model->layer_count - 1].out);
+    r->x = carve(c, rows * ls_shape_floats(model->layer[0].out) * sizeof(float));
+    r->label = carve(c, rows * sizeof(int32_t));
+    r->target = carve(c, rows * config->data->outputs * sizeof(float));
+    r->index = carve(c, rows * sizeof(uint32_t));
+    r->loss = carve(c, pass * sizeof(float));
+    r->absolute_error = carve(c, pass * sizeof(float));
+    r->correct = carve(c, pass * sizeof(int32_t));
+    r->dlogits = carve(c, pass * outputs * sizeof(float));
+    r->probability = carve(c, pass * outputs * sizeof(float));
+}
+
+/* Hand out (base given) or count (base NULL) every array of device memory. Returns the bytes. */
+static size_t layout(ls_replica *r, const ls_replica_config *config, int rank, char *base,
+                     int piece_count)
+{
+    carver c = { .base = base };
+    const ls_model *model = config->model;
+    const size_t arena = model->arena_floats * sizeof(float);
+    const size_t pass = pass_capacity(config, rank);
+    r->weights = carve(&c, arena);
+    if (config->training) {
+        for (int s = 0; s < config->slot_count; s++) r->slot[s] = carve(&c, arena);
+        r->gradients = carve(&c, arena * (size_t)piece_count);
+        for (int i = 0; i < 2; i++)
+            r->gradient_of[i] = carve(&c, pass * largest_activation(model) * sizeof(float));
+    }
+    layout_activations(r, model, pass, &c);
+    layout_samples(r, config, rank, &c);
+    r->table_device = carve(&c, (size_t)model->parameter_count * sizeof(ls_arena_tensor));
+    r->results_bytes = layout_results(&r->results, config, NULL);
+    char *results = carve(&c, r->results_bytes);
+    layout_results(&r->results, config, results);
+    return c.used;
+}
+
+static int plan_piece_count(const ls_replica_config *config, int rank, ls_fold_plan *plan)
+{
+    ls_fold_plan_init(plan, config->shard_count, config->world_size, rank, config->accumulate,
+                      config->global_batch);
+    return plan->piece_count;
+}
+
+size_t ls_replica_bytes(const ls_replica_config *config, int rank)
+{
+    ls_replica measured = { 0 };
+    const int pieces = plan_piece_count(config, rank, &measured.plan);
+    return layout(&measured, config, rank, NULL, pieces);
+}
+
+static void fill_table(ls_arena_tensor *table, const ls_replica_config *config)
+{
+    for (int p = 0; p < config->model->parameter_count; p++) {
+        const ls_parameter *parameter = &config->model->parameter[p];
+        table[p] = (ls_arena_tensor){
+            .begin = parameter->begin,
+            .count = parameter->count,
+            .l2_twice = parameter->is_kernel ? (float)(2 * config->l2) : 0,
+            .l1 = parameter->is_kernel ? (float)config->l1 : 0,
+        };
+    }
+}
+
+static ls_status alloc_host(ls_replica *r)
+{
+    const size_t layers = (size_t)r->config->model->layer_count;
+    const size_t parameters = (size_t)r->config->model->parameter_count;
+    r->activation = calloc(layers, sizeof *r->activation);
+    r->place = calloc(layers, sizeof *r->place);
+    r->view = calloc(layers, sizeof *r->view);
+    r->table_host = calloc(parameters + 1, sizeof *r->table_host);
+    if (!r->activation || !r->place || !r->view || !r->table_host)
+        return ls_fail(LS_ERR_MEMORY, "no memory for the tables of %zu layers", layers);
+    return LS_OK;
+}
+
+/* Padding must be zero (digests, buckets), and slots start from zero. */
+static ls_status clear(ls_replica *r, int piece_count)
+{
+    const size_t arena = r->config->model->arena_floats * sizeof(float);
+    LS_TRY(ls_fill(&r->compute, r->weights, 0, arena));
+    for (int s = 0; s < LS_SLOT_MAX; s++)
+        if (r->slot[s]) LS_TRY(ls_fill(&r->compute, r->slot[s], 0, arena));
+    if (r->gradients)
+        LS_TRY(ls_fill(&r->compute, r->gradients, 0, arena * (size_t)piece_count));
+    return ls_fill(&r->compute, r->results.gradient_square, 0, r->results_bytes);
+}
+
+ls_status ls_replica_init(ls_replica *replica, const ls_replica_config *config, int rank,
+                          ls_device *device)
+{
+    ls_replica *r = replica;
+    r->rank = rank;
+    r->config = config;
+    r->device = device;
+    r->capacity = pass_capacity(config, rank);
+    LS_TRY(alloc_host(r));
+    LS_TRY(ls_stream_init(&r->compute, device));
+    const int pieces = plan_piece_count(config, rank, &r->plan);
+    const size_t bytes = layout(r, config, rank, NULL, pieces);
+    LS_TRY(ls_device_alloc(device, bytes, &r->memory));
+    layout(r, config, rank, r->memory, pieces);
+    const size_t table = (size_t)config->model->parameter_count * sizeof(ls_arena_tensor);
+    LS_TRY(ls_pinned_alloc(device, r->results_bytes, &r->pinned));
+    layout_results(&r->results_host, config, r->pinned);
+    fill_table(r->table_host, config);
+    r->tensors = (ls_arena_table){ .count = config->model->parameter_count,
+                                   .host = r->table_host,
+                                   .device = r->table_device };
+    LS_TRY(clear(r, pieces));
+    LS_TRY(ls_copy_to_device(&r->compute, r->table_device, r->table_host, table));
+    return ls_stream_drain(&r->compute, NULL, "setting up a replica");
+}
+
+void ls_replica_free(ls_replica *replica)
+{
+    if (replica->device) {
+        ls_pinned_release(replica->device, replica->pinned);
+        ls_device_release(replica->device, replica->memory);
+    }
+    ls_stream_free(&replica->compute);
+    free(replica->table_host);
+    free(replica->view);
+    free(replica->place);
+    free(replica->activation);
+    *replica = (ls_replica){ 0 };
+}
+
+ls_status ls_replica_store(ls_replica *replica, float *to, const float *from_host,
+                           ls_group *group)
+{
+    const size_t bytes = replica->config->model->arena_floats * sizeof(float);
+    LS_TRY(ls_copy_to_device(&replica->compute, to, from_host, bytes));
+    return ls_stream_drain(&replica->compute, group, "storing an arena");
+}
+
+ls_status ls_replica_fetch(ls_replica *replica, float *to_host, const float *from,
+                           ls_group *group)
+{
+    const size_t bytes = replica->config->model->arena_floats * sizeof(float);
+    LS_TRY(ls_copy_to_host(&replica->compute, to_host, from, bytes));
+    return ls_stream_drain(&replica->compute, group, "fetching an arena");
+}
+
+ls_status ls_replica_load(ls_replica *replica, const ls_batch *batch)
+{
+    ls_replica *r = replica;
+    const ls_replica_config *config = r->config;
+    const size_t n = batch->samples;
+    const size_t sample = ls_shape_floats(config->model->layer[0].out);
+    ls_fold_plan_init(&r->plan, config->shard_count, config->world_size, r->rank,
+                      config->accumulate, batch->batch_samples);
+    LS_TRY(ls_copy_to_device(&r->compute, r->x, batch->x, n * sample * sizeof(float)));
+    LS_TRY(ls_copy_to_device(&r->compute, r->index, batch->index, n * sizeof(uint32_t)));
+    if (batch->label)
+        LS_TRY(ls_copy_to_device(&r->compute, r->label, batch->label, n * sizeof(int32_t)));
+    if (batch->target)
+        LS_TRY(ls_copy_to_device(&r->compute, r->target, batch->target,
+                                 n * config->data->outputs * sizeof(float)));
+    return LS_OK;
+}
+
+ls_pass_input ls_replica_pass(const ls_replica *replica, int pass, uint32_t epoch)
+{
+    const ls_replica *r = replica;
+    const ls_dataset_info *data = r->config->data;
+    const ls_fold *fold = &r->plan.pass[pass];
+    size_t first = 0; /* rows of the passes before */
+    for (int p = 0; p < pass; p++) first += r->plan.pass[p].sample[r->plan.pass[p].leaf_count];
+    const bool classify = data->task == LS_TASK_CLASSIFY;
+    return (ls_pass_input){
+        .samples = fold->sample[fold->leaf_count],
+        .x = r->x + first * ls_shape_floats(r->config->model->layer[0].out),
+        .label = classify ? r->label + first : NULL,
+        .target = classify ? NULL : r->target + first * data->outputs,
+        .index = r->index + first,
+        .epoch = epoch,
+    };
+}
+
+ls_status ls_replica_read_results(ls_replica *replica, ls_group *group, const char *what)
+{
+    LS_TRY(ls_copy_to_host(&replica->compute, replica->pinned, replica->results.gradient_square,
+                           replica->results_bytes));
+    return ls_stream_drain(&replica->compute, group, what);
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/* replica.h -- one full copy of the model on one device: memory, forward, loss, backward.
+ *
+ * A replica knows its rank only to know its shards. It computes SUMS over samples and never
+ * divides (docs/semantics.md); what crosses ranks is the trainer's business.
+ *
+ * Memory is two blocks, allocated once and carved: device memory (weights, gradient pieces, slots,
+ * activations, the pass's samples) and pinned host memory (what is read back).
+ *
+ *   weights | slots | gradient pieces 0 .. P-1 | activation of each layer | two gradients of
+ *   activations | input, labels ... | one shard-sum row per shard | per-tensor results
+ *
+ * Thread rule: used by its rank's thread, after the main thread has made it.
+ */
+#ifndef LS_TRAIN_REPLICA_H
+#define LS_TRAIN_REPLICA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "collectives/bucket.h"
+#include "device/device.h"
+#include "io/dataset.h"
+#include "io/pipeline.h"
+#include "kernels/kernels.h"
+#include "train/config.h"
+#include "train/model.h"
+
+enum { LS_SLOT_MAX = 2 }; /* arenas of optimizer state: momentum 1, adam 2 */
+
+/* What every replica of a run shares; built by the trainer, read-only. */
+typedef struct {
+    const ls_model *model;
+    const ls_dataset_info *data;
+    int world_size, shard_count, accumulate;
+    size_t global_batch;
+    size_t capacity_min;  /* rows that evaluation wants at least; 0: none */
+    int slot_count;       /* 0 .. LS_SLOT_MAX */
+    double l1, l2;
+    uint64_t seed;
+    bool training;        /* false: no gradients, no slots (evaluate, predict) */
+} ls_replica_config;
+
+/* The samples that one pass looks at, in device memory. */
+typedef struct {
+    size_t samples;
+    const float *x;         /* [samples, height, width, channels] */
+    const int32_t *label;   /* [samples], or NULL */
+    const float *target;    /* [samples, outputs], or NULL */
+    const uint32_t *index;  /* [samples] places in the data set: address dropout */
+    uint32_t epoch;
+} ls_pass_input;
+
+/* Results that ops leave on the device for the host: one block, read back by one copy. */
+typedef struct {
+    double *gradient_square;   /* [parameters] */
+    double *update_square;     /* [parameters] */
+    double *weight_square;     /* [parameters] */
+    double *weight_absolute;   /* [parameters] */
+    uint64_t *nonfinite;       /* [parameters] */
+    uint64_t *digest;          /* [1] of the weights */
+    ls_shard_sum *shard_sum;   /* [shard_count] rows of all shards, own ones first computed here */
+} ls_results;
+
+typedef struct {
+    int rank;
+    const ls_replica_config *config; /* borrowed */
+    ls_device *device;               /* borrowed */
+    ls_stream compute;
+    size_t capacity;                 /* rows that the activations hold */
+    ls_fold_plan plan;               /* of the current batch */
+
+    void *memory;                    /* owned; device memory, everything below points into it */
+    float *weights;                  /* arena */
+    float *slot[LS_SLOT_MAX];        /* arenas, NULL where the optimizer has none */
+    float *gradients;                /* piece p at gradients + p * arena_floats */
+    float **activation;              /* owned host array [layers]; NULL: the layer makes none */
+    uint8_t **place;                 /* owned host array [layers]; max pool's choice */
+    const float **view;              /* owned host array [layers]; a layer's output in this pass */
+    float *gradient_of[2];           /* activations' gradients, ping and pong */
+    float *x;                        /* [batch rows, sample] */
+    int32_t *label;
+    float *target;
+    uint32_t *index;
+    float *loss, *absolute_error;    /* [capacity] */
+    int32_t *correct;                /* [capacity] */
+    float *dlogits, *probability;    /* [capacity, outputs] */
+    ls_results results;              /* on the device */
+    size_t results_bytes;
+    ls_arena_tensor *table_device;   /* [parameters] */
+
+    void *pinned;                    /* owned; pinned host memory */
+    ls_results results_host;         /* the same layout in `pinned` */
+    ls_arena_tensor *table_host;     /* owned host array [parameters] */
+    ls_arena_table tensors;
+} ls_replica;
+
+/* Bytes of device memory that ls_replica_init will allocate. Pure. */
+size_t ls_replica_bytes(const ls_replica_config *config, int rank);
+
+/* `replica` is all zero before. Errors: MEMORY, DEVICE; ls_replica_free releases what was made. */
+LS_MUST_USE ls_status ls_replica_init(ls_replica *replica, const ls_replica_config *config,
+                                      int rank, ls_device *device);
+void ls_replica_free(ls_replica *replica); /* accepts all-zero */
+
+/* Host arena -> weights (and back). Blocks until the copy has run. */
+LS_MUST_USE ls_status ls_replica_store(ls_replica *replica, float *to, const float *from_host,
+                                       ls_group *group);
+LS_MUST_USE ls_status ls_replica_fetch(ls_replica *replica, float *to_host, const float *from,
+                                       ls_group *group);
+
+/* Copy a step's batch of this rank to the device and plan its folds. */
+LS_MUST_USE ls_status ls_replica_load(ls_replica *replica, const ls_batch *batch);
+
+/* The part of the loaded batch that pass `pass` looks at. */
+ls_pass_input ls_replica_pass(const ls_replica *replica, int pass, uint32_t epoch);
+
+/* Forward through all layers; replica->view[last] is the output. `training` turns dropout on. */
+LS_MUST_USE ls_status ls_replica_forward(ls_replica *replica, const ls_pass_input *input,
+                                         bool training);
+
+/* Loss of the forward pass's output: loss, correct or absolute_error per sample; `gradient` also
+ * dlogits, `probability` also the class probabilities. */
+LS_MUST_USE ls_status ls_replica_loss(ls_replica *replica, const ls_pass_input *input,
+                                      bool gradient, bool probability);
+
+/* Sums of the shards of `fold` into their rows of results.shard_sum. */
+LS_MUST_USE ls_status ls_replica_sum(ls_replica *replica, const ls_fold *fold);
+
+/* Backward from dlogits; parameter gradients go to the pieces that `fold` says. After each layer
+ * that completes parameters, `layer_done` (may be NULL) is told how many tensors of the arena, from
+ * its front, are complete. */
+typedef ls_status ls_layer_done_fn(void *context, int tensors_done);
+LS_MUST_USE ls_status ls_replica_backward(ls_replica *replica, const ls_pass_input *input,
+                                          const ls_fold *fold, ls_layer_done_fn *layer_done,
+                                          void *context);
+
+/* The first layer, in forward order, whose output of the last pass holds a value that is not
+ * finite: its index and the element's, or -1. Blocks. */
+LS_MUST_USE ls_status ls_replica_find_nonfinite(ls_replica *replica, size_t samples,
+                                                ls_group *group, int *layer, uint64_t *element);
+
+/* results -> results_host, and wait for it. Blocks. */
+LS_MUST_USE ls_status ls_replica_read_results(ls_replica *replica, ls_group *group,
+                                              const char *what);
+
+/* Rows of the largest pass that a batch of `samples` or fewer can give this rank. Pure. */
+size_t ls_pass_rows_max(int shard_count, int world_size, int rank, int accumulate,
+                        size_t samples);
+
+#endif

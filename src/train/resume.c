@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/* resume.c -- which checkpoint continues, and under which configuration.
+ *
+ * A run that continues keeps the configuration stored with it. What the user gives anew may replace
+ * an option only if it cannot change a bit (devices, threads, paths), or if it makes the run longer
+ * (epochs, steps, until). Anything else must equal what is stored, or it is an error that shows
+ * both values: the way to train on with other settings is a new run with --init.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "train/run.h"
+
+static bool is_directory(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+static bool exists(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0;
+}
+
+ls_status ls_resume_find(const ls_config *config, char *path, size_t bytes)
+{
+    const char *resume = config->resume;
+    const bool automatic = strcmp(resume, "auto") == 0;
+    path[0] = '\0';
+    if (!resume[0]) return LS_OK;
+    if (automatic && !config->out[0])
+        return ls_fail(LS_ERR_ARGUMENT, "--resume auto needs --out DIR: the run folder that is "
+                       "started or continued");
+    const char *folder = automatic ? config->out : resume;
+    if (!automatic && !is_directory(resume)) {
+        snprintf(path, bytes, "%s", resume);
+        return LS_OK;
+    }
+    snprintf(path, bytes, "%s/checkpoints/last.safetensors", folder);
+    if (exists(path)) return LS_OK;
+    if (!automatic)
+        return ls_fail(LS_ERR_FORMAT, "--resume %s: no checkpoints/last.safetensors in this "
+                       "folder", resume);
+    path[0] = '\0';
+    return LS_OK;
+}
+
+ls_status ls_resume_config(ls_config *config, const ls_saved_run *saved, int world_size)
+{
+    const ls_option *table = ls_option_table();
+    ls_config merged = saved->config, wanted = *config;
+    ls_config_fill(&wanted, world_size);
+    for (int i = 0; table[i].name; i++) {
+        const ls_option *option = &table[i];
+        char stored[LS_TEXT_BYTES], given[LS_TEXT_BYTES];
+        if (!ls_config_is_given(config, option)) continue;
+        ls_config_value(&saved->config, option, stored, sizeof stored);
+        ls_config_value(&wanted, option, given, sizeof given);
+        if (strcmp(stored, given) == 0) continue;
+        if (option->change == LS_OPTION_BITS)
+            return ls_fail(LS_ERR_ARGUMENT, "--%s %s: the run that continues has %s, and another "
+                           "value would change its bits; leave the option out, or start a new "
+                           "run from these weights with --init", option->name, given,
+                           stored[0] ? stored : "none");
+        LS_TRY(ls_config_set(&merged, option->name, given));
+    }
+    snprintf(merged.out, sizeof merged.out, "%s", config->out);
+    snprintf(merged.resume, sizeof merged.resume, "%s", config->resume);
+    *config = merged;
+    return LS_OK;
+}

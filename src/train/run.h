@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT */
+/* run.h -- what one training run consists of, and what each of its ranks carries.
+ *
+ * Internal to train/: trainer.c builds and frees a run, rank.c lives through it, step.c takes one
+ * step, explain.c (explain.h) retells one.
+ *
+ * Thread rule: an ls_run is written before the ranks start and read-only while they run, but for
+ * the fields that say otherwise. An ls_rank belongs to its thread.
+ */
+#ifndef LS_TRAIN_RUN_H
+#define LS_TRAIN_RUN_H
+
+#include "collectives/all_reduce.h"
+#include "collectives/bucket.h"
+#include "device/topology.h"
+#include "io/pipeline.h"
+#include "io/run_folder.h"
+#include "train/evaluate.h"
+#include "train/optimizer.h"
+#include "train/replica.h"
+#include "train/state.h"
+#include "train/trainer.h"
+
+typedef struct ls_run ls_run;
+
+/* The numbers of one step, equal on every rank. */
+typedef struct {
+    ls_shard_sum totals;
+    double denominator, data_loss, regularizer, loss, lr;
+    double grad_norm, update_norm;
+    uint64_t digest;
+    bool skipped;
+} ls_step_numbers;
+
+typedef struct {
+    ls_run *run;
+    int rank;
+    ls_device *device;            /* owned by the run */
+    ls_replica replica;
+    ls_evaluation_staging staging;
+    ls_event *ready, *done;       /* owned; [bucket_count + 1] the last: rows */
+    void *batch_memory;           /* owned, pinned: the pipeline's slots */
+    ls_progress progress;         /* equal on every rank */
+    ls_optimizer_state optimizer;
+    ls_step_numbers numbers;
+    int next_bucket;              /* of this step: the first that has not been exchanged */
+    bool stop;                    /* shared decision: finish after this step */
+    bool reached;                 /* --until holds */
+    double epoch_seconds;         /* of steps of this epoch, in this run */
+    uint64_t epoch_samples, samples; /* trained in this epoch, and in all, in this run */
+    ls_log_line line;             /* this step's seconds, and what log.jsonl gets */
+    ls_time_split time;
+} ls_rank;
+
+struct ls_run {
+    ls_config config;             /* effective */
+    ls_model model;
+    ls_dataset *dataset;
+    ls_device_list list;
+    int world_size, threads;
+    ls_topology topology;
+    ls_group *group;
+    ls_comm *comm;
+    ls_pipeline *pipeline;
+    ls_replica_config replica_config;
+    ls_rank *rank;                /* owned; [world_size] */
+    ls_bucket *bucket;            /* owned; [bucket_count] */
+    int bucket_count;
+    uint64_t steps_per_epoch, last_step;
+    ls_evaluation_job test;       /* count 0: no test part */
+    float *arena_host;            /* owned; rank 0's copies: weights and slots, one after another */
+    float **diverged;             /* owned; [world_size] written when replicas disagree */
+    ls_run_folder *folder;
+    const ls_observer *observer;
+    ls_train_result *result;
+    char numerics_class[128], world[64], schedule[128], resume_line[512], resume_path[1200];
+    struct ls_explanation *explanation; /* owned; NULL unless --explain-step */
+};
+
+/* step.c: one synchronous update. Collective. */
+LS_MUST_USE ls_status ls_step_take(ls_rank *rank);
+
+/* step.c: compare digests of the weights over all ranks and share rank 0's wish to stop.
+ * Collective. Errors: DIVERGED, naming rank, tensor, first index and both values. */
+LS_MUST_USE ls_status ls_weights_compare(ls_rank *rank, uint64_t digest, bool want_stop,
+                                         uint64_t step);
+
+/* rank.c: the whole run of one rank; an ls_rank_fn whose arg is the ls_run. Collective. */
+LS_MUST_USE ls_status ls_rank_run(int rank, void *run);
+
+/* resume.c: fold the stored configuration of a run that continues into what the user asked for. */
+LS_MUST_USE ls_status ls_resume_config(ls_config *config, const ls_saved_run *saved,
+                                       int world_size);
+
+/* environment.c: environment.json's text, owned by the caller. */
+LS_MUST_USE ls_status ls_environment_text(const ls_run *run, char **text);
+
+#endif

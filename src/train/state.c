@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: MIT */
+/* state.c -- see state.h. */
+#include "train/state.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LINE_BYTES = 512 };
+
+void ls_numerics_class(const ls_config *config, int world_size, char *out, size_t bytes)
+{
+    static const char *const reduction[] = { "mean", "weighted-mean", "sum" };
+    const int n = snprintf(out, bytes, "f32/1 V=%d B=%" PRIu64 " reduction=%s order=%s",
+                           config->shards, config->global_batch, reduction[config->reduction],
+                           config->order == LS_ORDER_EXACT ? "exact" : "fast");
+    if (config->order == LS_ORDER_FAST && n > 0 && (size_t)n < bytes)
+        snprintf(out + n, bytes - (size_t)n, " N=%d", world_size);
+}
+
+/* -- numbers as text: %.17g comes back with the same bits -------------------------------------- */
+
+static void write_line(const ls_history_line *line, char out[LINE_BYTES])
+{
+    snprintf(out, LINE_BYTES,
+             "%" PRIu64 " %" PRIu64 " %.17g %.17g %.17g %.17g %.17g %.17g %.17g %.17g %.17g",
+             line->epoch, line->step, line->lr, line->loss, line->val_loss, line->seconds,
+             line->samples_per_second, line->metric[0], line->metric[1], line->val_metric[0],
+             line->val_metric[1]);
+}
+
+/* Numbers separated by spaces, all of them. */
+static bool read_numbers(const char *text, double *out, int count)
+{
+    for (int i = 0; i < count; i++) {
+        char *end;
+        out[i] = strtod(text, &end);
+        if (end == text) return false;
+        text = end;
+    }
+    return *text == '\0';
+}
+
+static bool read_line(const char *text, ls_history_line *line)
+{
+    double x[11];
+    if (!read_numbers(text, x, 11)) return false;
+    *line = (ls_history_line){
+        .epoch = (uint64_t)x[0], .step = (uint64_t)x[1], .lr = x[2], .loss = x[3],
+        .val_loss = x[4], .seconds = x[5], .samples_per_second = x[6],
+        .metric = { x[7], x[8] }, .val_metric = { x[9], x[10] },
+    };
+    return true;
+}
+
+/* -- tensors ----------------------------------------------------------------------------------- */
+
+static void describe_tensor(ls_saved_tensor *out, const char *prefix, const ls_parameter *parameter,
+                            const float *arena)
+{
+    *out = (ls_saved_tensor){ .dtype = LS_DTYPE_F32, .dims = parameter->dims,
+                              .data = arena + parameter->begin };
+    snprintf(out->name, sizeof out->name, "%s/%s", prefix, parameter->name);
+    memcpy(out->shape, parameter->shape, sizeof parameter->shape);
+}
+
+static void slot_prefix(ls_optimizer optimizer, int slot, char out[32])
+{
+    snprintf(out, 32, "optimizer/%s", ls_optimizer_slot_name(optimizer, slot));
+}
+
+/* Every tensor of the state, weights first. The array is owned by the caller. */
+static ls_status list_tensors(const ls_run_state *state, ls_saved_tensor **out, int *count)
+{
+    const ls_model *model = state->model;
+    const int slots = ls_optimizer_slot_count(state->config->optimizer);
+    *count = model->parameter_count * (1 + slots);
+    *out = calloc((size_t)*count + 1, sizeof **out);
+    if (!*out) return ls_fail(LS_ERR_MEMORY, "no memory for a list of %d tensors", *count);
+    ls_saved_tensor *tensor = *out;
+    for (int p = 0; p < model->parameter_count; p++)
+        describe_tensor(tensor++, "weights", &model->parameter[p], state->weights);
+    for (int s = 0; s < slots; s++) {
+        char prefix[32];
+        slot_prefix(state->config->optimizer, s, prefix);
+        for (int p = 0; p < model->parameter_count; p++)
+            describe_tensor(tensor++, prefix, &model->parameter[p], state->slot[s]);
+    }
+    return LS_OK;
+}
+
+static size_t tensor_count(const ls_saved_tensor *tensor)
+{
+    size_t count = 1;
+    for (int d = 0; d < tensor->dims; d++) count *= tensor->shape[d];
+    return count;
+}
+
+static ls_status check_finite(const ls_saved_tensor *tensor, int count)
+{
+    for (int t = 0; t < count; t++) {
+        const float *x = tensor[t].data;
+        const size_t elements = tensor_count(&tensor[t]);
+        for (size_t i = 0; i < elements; i++)
+            if (!isfinite(x[i]))
+                return ls_fail(LS_ERR_NONFINITE, "%s: element %zu is %g: not saved",
+                               tensor[t].name, i, (double)x[i]);
+    }
+    return LS_OK;
+}
+
+ls_status ls_run_state_sha256(const ls_run_state *state, char weights[65], char optimizer[65])
+{
+    ls_saved_tensor *tensor = NULL;
+    int count = 0;
+    LS_TRY(list_tensors(state, &tensor, &count));
+    ls_tensors_sha256(tensor, count, "weights/", weights);
+    ls_tensors_sha256(tensor, count, "optimizer/", optimizer);
+    free(tensor);
+    return LS_OK;
+}
+
+/* -- saving ------------------------------------------------------------------------------------ */
+
+static const char *const saved_key[LS_SAVED_COUNT] = {
+    [LS_SAVED_MODEL] = "model", [LS_SAVED_MODEL_NAME] = "model_name", [LS_SAVED_DATA] = "data",
+    [LS_SAVED_IDENTITY] = "data_identity", [LS_SAVED_CLASS] = "class", [LS_SAVED_WORLD] = "world",
+};
+
+static ls_status save_with_config(const char *path, const ls_run_state *state,
+                                  const ls_saved_tensor *tensor, int count, const char *config)
+{
+    const ls_progress *p = state->progress;
+    char step[24], epoch[24], step_of_epoch[24], sums[160], best[LINE_BYTES], last[LINE_BYTES];
+    snprintf(step, sizeof step, "%" PRIu64, p->step);
+    snprintf(epoch, sizeof epoch, "%" PRIu64, p->epoch);
+    snprintf(step_of_epoch, sizeof step_of_epoch, "%" PRIu64, p->step_of_epoch);
+    snprintf(sums, sizeof sums, "%.17g %.17g %.17g %" PRId64 " %" PRId64, p->sums.loss,
+             p->sums.error, p->sums.square, p->sums.samples, p->sums.correct);
+    write_line(&p->best, best);
+    write_line(&p->last, last);
+    const ls_saved_text text[] = {
+        { "format", "lockstep checkpoint 1" },
+        { saved_key[LS_SAVED_CLASS], state->numerics_class },
+        { "step", step }, { "epoch", epoch }, { "step_of_epoch", step_of_epoch },
+        { "epoch_sums", sums }, { "best", best }, { "last", last },
+        { saved_key[LS_SAVED_WORLD], state->world },
+        { saved_key[LS_SAVED_DATA], state->data },
+        { saved_key[LS_SAVED_IDENTITY], state->data_identity },
+        { saved_key[LS_SAVED_MODEL_NAME], state->model->name },
+        { saved_key[LS_SAVED_MODEL], state->model->text },
+        { "config", config },
+    };
+    return ls_checkpoint_save(path, tensor, count, text, (int)(sizeof text / sizeof text[0]));
+}
+
+ls_status ls_run_state_save(const char *path, const ls_run_state *state)
+{
+    ls_saved_tensor *tensor = NULL;
+    char *config = NULL;
+    int count = 0;
+    ls_status status = list_tensors(state, &tensor, &count);
+    if (status == LS_OK) status = check_finite(tensor, count);
+    if (status == LS_OK) status = ls_config_write(state->config, &config);
+    if (status == LS_OK) status = save_with_config(path, state, tensor, count, config);
+    free(config);
+    free(tensor);
+    return status;
+}
+
+/* -- loading ----------------------------------------------------------------------------------- */
+
+static ls_status missing_text(const char *path, const char *key)
+{
+    return ls_fail(LS_ERR_FORMAT, "%s: no `%s` in its metadata: it holds weights, not a run. "
+                   "--resume needs a checkpoint that `lockstep train` wrote; --init starts a new "
+                   "run from its weights", path, key);
+}
+
+static ls_status read_count(const ls_checkpoint *checkpoint, const char *path, const char *key,
+                            uint64_t *out)
+{
+    const char *text = ls_checkpoint_text(checkpoint, key);
+    if (!text) return missing_text(path, key);
+    char *end;
+    *out = strtoull(text, &end, 10);
+    if (end == text || *end)
+        return ls_fail(LS_ERR_FORMAT, "%s: %s is \"%s\", expected a count", path, key, text);
+    return LS_OK;
+}
+
+static ls_status read_progress(ls_progress *p, const ls_checkpoint *checkpoint, const char *path)
+{
+    LS_TRY(read_count(checkpoint, path, "step", &p->step));
+    LS_TRY(read_count(checkpoint, path, "epoch", &p->epoch));
+    LS_TRY(read_count(checkpoint, path, "step_of_epoch", &p->step_of_epoch));
+    const char *sums = ls_checkpoint_text(checkpoint, "epoch_sums");
+    const char *best = ls_checkpoint_text(checkpoint, "best");
+    const char *last = ls_checkpoint_text(checkpoint, "last");
+    double x[5];
+    if (!sums || !best || !last) return missing_text(path, "epoch_sums, best or last");
+    if (!read_numbers(sums, x, 5) || !read_line(best, &p->best) || !read_line(last, &p->last))
+        return ls_fail(LS_ERR_FORMAT, "%s: epoch_sums \"%s\", best \"%s\", last \"%s\": expected "
+                       "5, 11 and 11 numbers", path, sums, best, last);
+    p->sums = (ls_epoch_sums){ .loss = x[0], .error = x[1], .square = x[2],
+                               .samples = (int64_t)x[3], .correct = (int64_t)x[4] };
+    return LS_OK;
+}
+
+ls_status ls_saved_run_init(ls_saved_run *saved, const ls_checkpoint *checkpoint,
+                            const char *path)
+{
+    LS_TRY(read_progress(&saved->progress, checkpoint, path));
+    const char *config = ls_checkpoint_text(checkpoint, "config");
+    if (!config) return missing_text(path, "config");
+    ls_config_init(&saved->config);
+    LS_TRY(ls_config_parse(&saved->config, path, config));
+    for (int i = 0; i < LS_SAVED_COUNT; i++) {
+        const char *text = ls_checkpoint_text(checkpoint, saved_key[i]);
+        if (!text) return missing_text(path, saved_key[i]);
+        saved->text[i] = strdup(text);
+        if (!saved->text[i]) return ls_fail(LS_ERR_MEMORY, "no memory for %s", saved_key[i]);
+    }
+    return LS_OK;
+}
+
+void ls_saved_run_free(ls_saved_run *saved)
+{
+    for (int i = 0; i < LS_SAVED_COUNT; i++) free(saved->text[i]);
+    *saved = (ls_saved_run){ 0 };
+}
+
+static void shape_text(int dims, const size_t *shape, char out[96])
+{
+    size_t used = (size_t)snprintf(out, 96, "[");
+    for (int d = 0; d < dims && used < 80; d++)
+        used += (size_t)snprintf(out + used, 96 - used, "%s%zu", d ? "," : "", shape[d]);
+    snprintf(out + used, 96 - used, "]");
+}
+
+/* Names that do not fit, gathered for one message. */
+typedef struct {
+    char text[LS_MESSAGE_BYTES / 2];
+    size_t used;
+    int count;
+} name_list;
+
+static void add_name(name_list *list, const char *format, const char *name, const char *detail)
+{
+    list->count++;
+    if (list->used + 160 > sizeof list->text) return;
+    const char *separator = list->used ? "; " : "";
+    list->used += (size_t)snprintf(list->text + list->used, sizeof list->text - list->used, "%s",
+                                   separator);
+    list->used += (size_t)snprintf(list->text + list->used, sizeof list->text - list->used,
+                                   "%s %.90s%s", format, name, detail);
+}
+
+/* Read one arena's tensors under `prefix`; what does not fit goes to `bad`. */
+static void load_arena(const ls_checkpoint *checkpoint, const ls_model *model, const char *prefix,
+                       float *arena, name_list *bad)
+{
+    for (int p = 0; p < model->parameter_count; p++) {
+        const ls_parameter *parameter = &model->parameter[p];
+        ls_saved_tensor want;
+        describe_tensor(&want, prefix, parameter, arena);
+        const ls_saved_tensor *found = ls_checkpoint_tensor(checkpoint, want.name);
+        if (!found) {
+            add_name(bad, "missing", want.name, "");
+            continue;
+        }
+        const bool same = found->dtype == LS_DTYPE_F32 && found->dims == want.dims
+                          && memcmp(found->shape, want.shape, sizeof want.shape) == 0;
+        if (!same) {
+            char have[96], need[96], detail[256];
+            shape_text(found->dims, found->shape, have);
+            shape_text(want.dims, want.shape, need);
+            snprintf(detail, sizeof detail, " is %s%s, expected F32 %s",
+                     found->dtype == LS_DTYPE_F32 ? "F32 " : "not F32, ", have, need);
+            add_name(bad, "misshapen", want.name, detail);
+            continue;
+        }
+        memcpy(arena + parameter->begin, found->data, parameter->count * sizeof(float));
+    }
+}
+
+static bool is_known(const char *name, const ls_model *model, const char *prefix)
+{
+    const size_t length = strlen(prefix);
+    if (strncmp(name, prefix, length) != 0 || name[length] != '/') return false;
+    for (int p = 0; p < model->parameter_count; p++)
+        if (strcmp(name + length + 1, model->parameter[p].name) == 0) return true;
+    return false;
+}
+
+ls_status ls_run_state_load(const ls_checkpoint *checkpoint, const char *path,
+                            const ls_model *model, ls_optimizer optimizer, int slot_count,
+                            float *weights, float *const slot[LS_SLOT_MAX])
+{
+    name_list bad = { .used = 0 };
+    char prefix[1 + LS_SLOT_MAX][32] = { "weights" };
+    for (int s = 0; s < slot_count; s++) slot_prefix(optimizer, s, prefix[1 + s]);
+    load_arena(checkpoint, model, prefix[0], weights, &bad);
+    for (int s = 0; s < slot_count; s++)
+        load_arena(checkpoint, model, prefix[1 + s], slot[s], &bad);
+    for (int t = 0; t < ls_checkpoint_tensor_count(checkpoint); t++) {
+        const char *name = ls_checkpoint_tensor_at(checkpoint, t)->name;
+        const bool looked_at = slot_count > 0 || strncmp(name, "weights/", 8) == 0;
+        bool known = false;
+        for (int i = 0; i <= slot_count; i++) known = known || is_known(name, model, prefix[i]);
+        if (looked_at && !known) add_name(&bad, "extra", name, "");
+    }
+    if (bad.count == 0) return LS_OK;
+    return ls_fail(LS_ERR_FORMAT, "%s: %d tensors do not fit model %s: %s", path, bad.count,
+                   model->name, bad.text);
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/* state.h -- what a checkpoint of a run means: tensors by name, and the run's place in time.
+ *
+ *   weights/<layer>/<name>           every parameter, in its own shape
+ *   optimizer/<slot>/<layer>/<name>  momentum; m, v
+ *   __metadata__                     step, epoch, step_of_epoch, epoch_sums, best, last, config,
+ *   model,
+ *                                    model_name, data, data_identity, class, world, format
+ *
+ * Nothing in it depends on how many replicas wrote it; `world` only tells who did.
+ *
+ * Thread rule: used by one thread at a time.
+ */
+#ifndef LS_TRAIN_STATE_H
+#define LS_TRAIN_STATE_H
+
+#include "io/checkpoint.h"
+#include "train/config.h"
+#include "train/metrics.h"
+#include "train/model.h"
+#include "train/optimizer.h"
+#include "train/replica.h"
+
+/* Where a run stands. Positions are normalised: a finished epoch is step 0 of the next. */
+typedef struct {
+    uint64_t step;             /* applied updates */
+    uint64_t epoch;            /* 0-based */
+    uint64_t step_of_epoch;    /* batches of this epoch that were consumed */
+    ls_epoch_sums sums;        /* of this epoch so far */
+    ls_history_line best;      /* epoch 0: none yet */
+    ls_history_line last;      /* epoch 0: none yet */
+} ls_progress;
+
+/* Everything of a run that is saved. All borrowed. */
+typedef struct {
+    const ls_config *config;   /* effective */
+    const ls_model *model;
+    const char *data, *data_identity, *numerics_class, *world;
+    const ls_progress *progress;
+    const float *weights;      /* host arena */
+    const float *slot[LS_SLOT_MAX];
+} ls_run_state;
+
+/* Refuses (NONFINITE, naming the tensor) to save a value that is not finite. Errors: IO, MEMORY. */
+LS_MUST_USE ls_status ls_run_state_save(const char *path, const ls_run_state *state);
+
+/* SHA-256 of the weights and of the optimizer's slots, as `show` prints them for a checkpoint. */
+LS_MUST_USE ls_status ls_run_state_sha256(const ls_run_state *state, char weights[65],
+                                          char optimizer[65]);
+
+/* The text part of a checkpoint. */
+typedef struct {
+    ls_config config;
+    char *text[8];             /* owned; see LS_SAVED_* */
+    ls_progress progress;
+} ls_saved_run;
+
+enum { LS_SAVED_MODEL, LS_SAVED_MODEL_NAME, LS_SAVED_DATA, LS_SAVED_IDENTITY, LS_SAVED_CLASS,
+       LS_SAVED_WORLD, LS_SAVED_COUNT };
+
+/* Errors: FORMAT; a file of weights alone is refused, and says that --init can use it. */
+LS_MUST_USE ls_status ls_saved_run_init(ls_saved_run *saved, const ls_checkpoint *checkpoint,
+                                        const char *path);
+void ls_saved_run_free(ls_saved_run *saved); /* accepts all-zero */
+
+/* Tensors into host arenas. Strict: a missing, extra or misshapen tensor is an error that lists
+ * names. slot_count 0 reads weights only and does not look at the rest (--init, eval). */
+LS_MUST_USE ls_status ls_run_state_load(const ls_checkpoint *checkpoint, const char *path,
+                                        const ls_model *model, ls_optimizer optimizer,
+                                        int slot_count, float *weights,
+                                        float *const slot[LS_SLOT_MAX]);
+
+/* "f32/1 V=8 B=64 reduction=mean order=exact": the numerics class of a run. With --order fast the
+ * ring's length is part of it. */
+void ls_numerics_class(const ls_config *config, int world_size, char *out, size_t bytes);
+
+#endif

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: MIT */
+/* step.c -- one synchronous update of one logical model, seen from one rank.
+ *
+ * ls_step_take is docs/semantics.md in code, sentence by sentence: each replica computes sums over
+ * its shards; the sums of all ranks are combined; then, once, they are divided; then every replica
+ * makes the same update; then the replicas compare what they have. No number is averaged on a
+ * replica, and none is rounded in an order that depends on how many replicas there are.
+ *
+ * The sums of a bucket are exchanged as soon as the backward pass has completed it, while earlier
+ * layers are still to come (in the last pass; with --accumulate the earlier ones only add).
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/explain.h"
+#include "train/run.h"
+
+/* Seconds since `*mark`; moves the mark. */
+static double lap(double *mark)
+{
+    const double now = ls_clock(), seconds = now - *mark;
+    *mark = now;
+    return seconds;
+}
+
+/* -- this rank's shards of the global batch ---------------------------------------------------- */
+
+static ls_status load_batch(ls_rank *k, ls_batch *batch)
+{
+    double mark = ls_clock();
+    LS_TRY(ls_pipeline_next(k->run->pipeline, k->rank, batch));
+    k->line.input_wait = lap(&mark);
+    LS_TRY(ls_replica_load(&k->replica, batch));
+    LS_TRY(ls_stream_drain(&k->replica.compute, k->run->group, "copying a batch"));
+    ls_pipeline_release(k->run->pipeline, k->rank);
+    k->line.copy = lap(&mark);
+    return LS_OK;
+}
+
+/* -- sums over this rank's shards -------------------------------------------------------------- */
+
+/* Exchange every bucket whose tensors are complete. An ls_layer_done_fn. */
+static ls_status exchange_buckets(void *context, int tensors_done)
+{
+    ls_rank *k = context;
+    const ls_run *run = k->run;
+    const ls_fold_plan *plan = &k->replica.plan;
+    double mark = ls_clock();
+    for (; k->next_bucket < run->bucket_count; k->next_bucket++) {
+        const ls_bucket *bucket = &run->bucket[k->next_bucket];
+        if (bucket->last_tensor >= tensors_done) break;
+        float *piece[LS_FOLD_MERGE_MAX * 2];
+        for (int p = 0; p < plan->final_count; p++)
+            piece[p] = k->replica.gradients
+                       + (size_t)plan->final_slot[p] * run->model.arena_floats + bucket->begin;
+        LS_TRY(ls_event_record(&k->ready[k->next_bucket], &k->replica.compute));
+        LS_TRY(ls_all_reduce(run->comm, k->rank, &(ls_pieces){
+            .bucket = k->next_bucket,
+            .count = bucket->count,
+            .piece_count = plan->final_count,
+            .node = plan->final_node,
+            .piece = piece,
+            .result = piece[0],
+            .ready = &k->ready[k->next_bucket],
+            .done = &k->done[k->next_bucket] }));
+    }
+    k->line.exchange += lap(&mark);
+    return LS_OK;
+}
+
+/* Forward, loss and backward over every pass: sums of losses by shard, of gradients by piece. */
+static ls_status compute_sums(ls_rank *k, uint32_t epoch)
+{
+    ls_replica *r = &k->replica;
+    const int passes = r->plan.pass_count;
+    k->next_bucket = 0;
+    for (int pass = 0; pass < passes; pass++) {
+        double mark = ls_clock();
+        const ls_pass_input input = ls_replica_pass(r, pass, epoch);
+        const ls_fold *fold = &r->plan.pass[pass];
+        LS_TRY(ls_replica_forward(r, &input, true));
+        LS_TRY(ls_replica_loss(r, &input, true, false));
+        LS_TRY(ls_replica_sum(r, fold));
+        k->line.forward += lap(&mark);
+        const double exchange_before = k->line.exchange;
+        LS_TRY(ls_replica_backward(r, &input, fold,
+                                   pass == passes - 1 ? exchange_buckets : NULL, k));
+        k->line.backward += lap(&mark) - (k->line.exchange - exchange_before);
+    }
+    return LS_OK;
+}
+
+/* -- the sums of all ranks --------------------------------------------------------------------- */
+
+static ls_status combine_sums(ls_rank *k)
+{
+    ls_run *run = k->run;
+    ls_replica *r = &k->replica;
+    ls_event *rows_ready = &k->ready[run->bucket_count], *rows_done = &k->done[run->bucket_count];
+    double mark = ls_clock();
+    LS_TRY(ls_event_record(rows_ready, &r->compute));
+    LS_TRY(ls_gather(run->comm, k->rank, r->results.shard_sum, sizeof(ls_shard_sum), rows_ready,
+                     rows_done));
+    for (int b = 0; b <= run->bucket_count; b++)
+        LS_TRY(ls_stream_wait(&r->compute, &k->done[b]));
+    LS_TRY(ls_comm_verify(run->comm, k->rank));
+    LS_TRY(ls_replica_read_results(r, run->group, "combining the sums of a step"));
+    k->numbers.totals = ls_batch_totals(r->results_host.shard_sum, run->config.shards);
+    k->line.exchange += lap(&mark);
+    return LS_OK;
+}
+
+/* -- a value that is not finite stops the run, and says where it is ---------------------------- */
+
+static ls_status bad_weight(ls_rank *k, uint64_t step)
+{
+    ls_replica *r = &k->replica;
+    const ls_model *model = &k->run->model;
+    for (int p = 0; p < model->parameter_count; p++) {
+        const ls_parameter *parameter = &model->parameter[p];
+        LS_TRY(ls_nonfinite(&r->compute, &(ls_nonfinite_args){
+            .count = parameter->count, .x = r->weights + parameter->begin,
+            .out = r->results.nonfinite }));
+        LS_TRY(ls_replica_read_results(r, k->run->group, "looking at the weights"));
+        if (r->results_host.nonfinite[0] != LS_ALL_FINITE)
+            return ls_fail(LS_ERR_NONFINITE, "step %" PRIu64 ": the loss is %g: weights/%s holds "
+                           "a value that is not finite, element %" PRIu64, step, k->numbers.loss,
+                           parameter->name, r->results_host.nonfinite[0]);
+    }
+    return LS_OK;
+}
+
+/* Every rank looks at its own weights, then at its last pass's activations; whoever finds the cause
+ * reports it. Does not return LS_OK. */
+static ls_status explain_nonfinite_loss(ls_rank *k)
+{
+    const uint64_t step = k->progress.step + 1;
+    const ls_pass_input last = ls_replica_pass(&k->replica, k->replica.plan.pass_count - 1, 0);
+    int layer;
+    uint64_t element;
+    LS_TRY(bad_weight(k, step));
+    LS_TRY(ls_replica_find_nonfinite(&k->replica, last.samples, k->run->group, &layer, &element));
+    if (layer >= 0) {
+        const ls_layer *found = &k->run->model.layer[layer];
+        return ls_fail(LS_ERR_NONFINITE, "step %" PRIu64 ": the loss is %g: the output of layer "
+                       "%s is the first that is not finite, sample %" PRIu64 " of this rank",
+                       step, k->numbers.loss, found->name,
+                       element / ls_shape_floats(found->out));
+    }
+    LS_TRY(ls_barrier_wait(k->run->group, k->rank, "the search for a value that is not finite"));
+    return ls_fail(LS_ERR_NONFINITE, "step %" PRIu64 ": the loss is %g, while weights and layer "
+                   "outputs are finite: the loss itself overflowed; a smaller learning rate or "
+                   "scaled inputs may help", step, k->numbers.loss);
+}
+
+static ls_status check_gradients(ls_rank *k)
+{
+    const ls_model *model = &k->run->model;
+    for (int p = 0; p < model->parameter_count; p++)
+        if (k->replica.results_host.nonfinite[p] != LS_ALL_FINITE)
+            return ls_fail(LS_ERR_NONFINITE, "step %" PRIu64 ": the gradient of %s is not finite, "
+                           "element %" PRIu64 "; the loss was %g", k->progress.step + 1,
+                           model->parameter[p].name, k->replica.results_host.nonfinite[p],
+                           k->numbers.loss);
+    return LS_OK;
+}
+
+/* -- divide, once ------------------------------------------------------------------------------ */
+
+/* The loss, and the reduced gradient: divided, regularised, measured, tested. */
+static ls_status divide(ls_rank *k)
+{
+    ls_run *run = k->run;
+    ls_replica *r = &k->replica;
+    ls_step_numbers *n = &k->numbers;
+    double mark = ls_clock();
+    n->denominator = ls_denominator(run->config.reduction, &n->totals);
+    n->skipped = n->denominator == 0;
+    LS_TRY(ls_replica_regularizer(r, run->group, &n->regularizer));
+    n->data_loss = n->skipped ? 0 : n->totals.loss / n->denominator;
+    n->loss = n->data_loss + n->regularizer;
+    if (!isfinite(n->loss)) return explain_nonfinite_loss(k);
+    if (n->skipped) return LS_OK;
+    LS_TRY(ls_gradient_finish(&r->compute, &(ls_gradient_finish_args){
+        .tensors = &r->tensors,
+        .scale = (float)(1 / n->denominator),
+        .w = r->weights,
+        .g = r->gradients + (size_t)r->plan.final_slot[0] * run->model.arena_floats,
+        .square_sum = r->results.gradient_square,
+        .nonfinite = r->results.nonfinite }));
+    LS_TRY(ls_replica_read_results(r, run->group, "finishing the gradient"));
+    n->grad_norm = sqrt(ls_tree_sum(r->results_host.gradient_square,
+                                    (size_t)run->model.parameter_count));
+    k->line.update += lap(&mark);
+    return check_gradients(k);
+}
+
+/* -- the same update on every replica ---------------------------------------------------------- */
+
+static ls_status update(ls_rank *k)
+{
+    ls_run *run = k->run;
+    ls_replica *r = &k->replica;
+    ls_step_numbers *n = &k->numbers;
+    double mark = ls_clock();
+    n->lr = ls_schedule_rate(&run->config.schedule, run->config.lr, k->progress.step);
+    if (n->skipped) return LS_OK;
+    ls_optimizer_advance(&k->optimizer, &run->config);
+    ls_update_args args = ls_optimizer_constants(&k->optimizer, &run->config, n->lr);
+    args.tensors = &r->tensors;
+    args.g = r->gradients + (size_t)r->plan.final_slot[0] * run->model.arena_floats;
+    args.w = r->weights;
+    args.slot0 = r->slot[0];
+    args.slot1 = r->slot[1];
+    args.update_square_sum = r->results.update_square;
+    args.digest = r->results.digest;
+    LS_TRY(ls_update(&r->compute, &args));
+    LS_TRY(ls_replica_read_results(r, run->group, "updating the weights"));
+    n->update_norm = sqrt(ls_tree_sum(r->results_host.update_square,
+                                      (size_t)run->model.parameter_count));
+    n->digest = r->results_host.digest[0];
+    k->line.update += lap(&mark);
+    return LS_OK;
+}
+
+/* -- the replicas compare what they have ------------------------------------------------------- */
+
+/* The digest that most ranks have; rank 0's if none has a majority. */
+static int reference_rank(const uint64_t *digest, int world_size)
+{
+    int best = 0, best_votes = 0;
+    for (int a = 0; a < world_size; a++) {
+        int votes = 0;
+        for (int b = 0; b < world_size; b++) votes += digest[b] == digest[a];
+        if (votes > best_votes) {
+            best = a;
+            best_votes = votes;
+        }
+    }
+    return best;
+}
+
+/* Name the first element in which rank `bad` differs from rank `good`. Does not return LS_OK. */
+static ls_status name_difference(const ls_run *run, int bad, int good, uint64_t step)
+{
+    for (int p = 0; p < run->model.parameter_count; p++) {
+        const ls_parameter *parameter = &run->model.parameter[p];
+        const float *x = run->diverged[bad] + parameter->begin;
+        const float *y = run->diverged[good] + parameter->begin;
+        for (size_t i = 0; i < parameter->count; i++)
+            if (memcmp(&x[i], &y[i], sizeof *x) != 0)
+                return ls_fail(LS_ERR_DIVERGED, "step %" PRIu64 ": replicas diverged: weights/%s, "
+                               "element %zu: rank %d has %.9g, rank %d has %.9g", step,
+                               parameter->name, i, bad, (double)x[i], good, (double)y[i]);
+    }
+    return ls_fail(LS_ERR_DIVERGED, "step %" PRIu64 ": ranks %d and %d report different digests "
+                   "of equal weights: the memory or the digest itself changed meanwhile", step,
+                   bad, good);
+}
+
+/* All ranks show their weights; rank 0 names the difference. Does not return LS_OK. */
+static ls_status find_divergence(ls_rank *k, const uint64_t *digest, uint64_t step)
+{
+    ls_run *run = k->run;
+    float *copy = malloc((run->model.arena_floats + 1) * sizeof *copy);
+    run->diverged[k->rank] = copy; /* freed with the run */
+    if (!copy) return ls_fail(LS_ERR_MEMORY, "no memory to compare diverged weights");
+    LS_TRY(ls_replica_fetch(&k->replica, copy, k->replica.weights, run->group));
+    LS_TRY(ls_barrier_wait(run->group, k->rank, "the comparison of diverged weights"));
+    const int good = reference_rank(digest, run->world_size);
+    int bad = 0;
+    while (digest[bad] == digest[good]) bad++;
+    if (k->rank == 0) return name_difference(run, bad, good, step);
+    return ls_barrier_wait(run->group, k->rank, "the report of diverged weights");
+}
+
+ls_status ls_weights_compare(ls_rank *k, uint64_t digest, bool want_stop, uint64_t step)
+{
+    typedef struct {
+        uint64_t digest, stop;
+    } vote;
+    const vote mine = { .digest = digest, .stop = want_stop };
+    vote all[LS_WORLD_MAX];
+    uint64_t digests[LS_WORLD_MAX];
+    LS_TRY(ls_group_exchange(k->run->group, k->rank, &mine, sizeof mine, all,
+                             "the end of a step"));
+    for (int r = 0; r < k->run->world_size; r++) digests[r] = all[r].digest;
+    k->stop = all[0].stop != 0;
+    for (int r = 1; r < k->run->world_size; r++)
+        if (digests[r] != digests[0]) return find_divergence(k, digests, step);
+    return LS_OK;
+}
+
+/* Rank 0 alone hears of signals; everybody learns of it here. */
+static ls_status agree(ls_rank *k)
+{
+    const ls_observer *observer = k->run->observer;
+    const uint64_t every = k->run->config.check_every, step = k->progress.step + 1;
+    const bool checked = every > 0 && step % every == 0;
+    const bool want_stop = k->rank == 0 && observer->should_stop
+                           && observer->should_stop(observer->context);
+    double mark = ls_clock();
+    LS_TRY(ls_weights_compare(k, checked ? k->numbers.digest : 0, want_stop, step));
+    k->line.exchange += lap(&mark);
+    return LS_OK;
+}
+
+/* -- the step ---------------------------------------------------------------------------------- */
+
+/* Move the run's place in time. A skipped step consumes data but is no update. */
+static void advance(ls_rank *k, double begin)
+{
+    ls_progress *p = &k->progress;
+    const ls_step_numbers *n = &k->numbers;
+    if (!n->skipped) p->step++;
+    p->step_of_epoch++;
+    ls_epoch_sums_add(&p->sums, &n->totals, n->loss);
+    k->line.epoch = p->epoch + 1;
+    k->line.step = p->step;
+    k->line.loss = n->loss;
+    k->line.regularizer = n->regularizer;
+    k->line.grad_norm = n->grad_norm;
+    k->line.update_norm = n->update_norm;
+    k->line.lr = n->lr;
+    k->line.samples = (uint64_t)n->totals.samples;
+    k->line.skipped = n->skipped;
+    k->line.seconds = ls_clock() - begin;
+}
+
+ls_status ls_step_take(ls_rank *rank)
+{
+    ls_rank *k = rank;
+    ls_batch batch;
+    const double begin = ls_clock();
+    const bool explain = k->run->explanation
+                         && k->progress.step + 1 == k->run->config.explain_step;
+    k->line = (ls_log_line){ 0 };
+    k->numbers = (ls_step_numbers){ 0 };
+    LS_TRY(load_batch(k, &batch));
+    LS_TRY(compute_sums(k, batch.epoch));
+    LS_TRY(combine_sums(k));
+    if (explain) LS_TRY(ls_explain_begin(k));
+    LS_TRY(divide(k));
+    LS_TRY(update(k));
+    LS_TRY(agree(k));
+    if (explain) LS_TRY(ls_explain_end(k));
+    advance(k, begin);
+    return LS_OK;
+}
