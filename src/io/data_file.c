@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT */
+/* data_file.c -- mapping a file of a data set, and what to say of one that cannot be read.
+ *
+ * lockstep has no decompressor. A packed file is therefore an error that names the command:
+ * gunzip -k keeps the packed file. No format of lockstep's begins with any of the signatures below
+ * (a CIFAR-10 record begins with 0..9, IDX with 00 00, .npy with 93, a CSV number with a digit,
+ * sign or point), so all formats share the check.
+ */
+#include "io/data_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { SIGNATURE_BYTES = 4 };
+
+static bool has_suffix(const char *text, const char *suffix)
+{
+    const size_t chars = strlen(text), suffix_chars = strlen(suffix);
+    return chars >= suffix_chars && strcmp(text + chars - suffix_chars, suffix) == 0;
+}
+
+static char *joined(const char *path, const char *suffix)
+{
+    const size_t bytes = strlen(path) + strlen(suffix) + 1;
+    char *text = malloc(bytes);
+    if (text) snprintf(text, bytes, "%s%s", path, suffix);
+    return text;
+}
+
+/* Bytes that were read of the file's first SIGNATURE_BYTES, or -1 if it cannot be read. */
+static int read_signature(const char *path, unsigned char signature[SIGNATURE_BYTES])
+{
+    FILE *file = fopen(path, "rb");
+    if (!file) return -1;
+    const size_t bytes = fread(signature, 1, SIGNATURE_BYTES, file);
+    fclose(file);
+    return (int)bytes;
+}
+
+/* `path` is not there: is `path`.gz? */
+static ls_status fail_absent(const char *path, const char *expected)
+{
+    unsigned char start[SIGNATURE_BYTES] = { 0 };
+    char *packed = joined(path, ".gz");
+    if (!packed) return ls_fail(LS_ERR_MEMORY, "no memory for a path");
+    ls_status status = LS_OK;
+    const int bytes = read_signature(packed, start);
+    if (bytes < 0) {
+        status = ls_fail(LS_ERR_FORMAT, "%s: no such file, expected %s", path, expected);
+    } else if (bytes >= 2 && start[0] == 0x1f && start[1] == 0x8b) {
+        status = ls_fail(LS_ERR_FORMAT,
+                         "%s is there only compressed, as %s; unpack it with: gunzip -k %s", path,
+                         packed, packed);
+    } else {
+        status = ls_fail(LS_ERR_FORMAT,
+                         "%s is not there, only %s, which is not gzip data: byte 0: "
+                         "%02x %02x, expected 1f 8b; if it is the plain file, rename it",
+                         path, packed, start[0], start[1]);
+    }
+    free(packed);
+    return status;
+}
+
+/* What the contents are instead of anything lockstep reads, or NULL. */
+static const char *foreign_kind(const unsigned char *data, size_t bytes)
+{
+    const char *text = (const char *)data;
+    if (bytes >= 4 && memcmp(data, "PK\003\004", 4) == 0) {
+        return "a zip archive (50 4b 03 04, as .zip, .npz and .xlsx begin)";
+    }
+    if (bytes >= 2 && memcmp(data, "\xff\xfe", 2) == 0) {
+        return "UTF-16 text (mark ff fe; convert it with: iconv -f UTF-16 -t UTF-8)";
+    }
+    if (bytes >= 2 && memcmp(data, "\xfe\xff", 2) == 0) {
+        return "UTF-16 text (mark fe ff; convert it with: iconv -f UTF-16 -t UTF-8)";
+    }
+    if ((bytes >= 5 && strncasecmp(text, "<html", 5) == 0) ||
+        (bytes >= 9 && strncasecmp(text, "<!doctype", 9) == 0)) {
+        return "an HTML page (a failed download?)";
+    }
+    return NULL;
+}
+
+static ls_status check_contents(const ls_data_file *file, const char *expected)
+{
+    if (file->bytes == 0) {
+        return ls_fail(LS_ERR_FORMAT, "%s: byte 0: the file is empty, expected %s", file->path,
+                       expected);
+    }
+    if (file->bytes >= 2 && file->data[0] == 0x1f && file->data[1] == 0x8b) {
+        if (has_suffix(file->path, ".gz")) {
+            return ls_fail(LS_ERR_FORMAT,
+                           "%s: byte 0: gzip data (1f 8b), expected %s; unpack it with: "
+                           "gunzip -k %s",
+                           file->path, expected, file->path);
+        }
+        return ls_fail(LS_ERR_FORMAT,
+                       "%s: byte 0: gzip data (1f 8b), expected %s; unpack it with: "
+                       "mv %s %s.gz && gunzip %s.gz",
+                       file->path, expected, file->path, file->path, file->path);
+    }
+    const char *kind = foreign_kind(file->data, file->bytes);
+    if (kind) {
+        return ls_fail(LS_ERR_FORMAT, "%s: byte 0: %s, expected %s", file->path, kind, expected);
+    }
+    return LS_OK;
+}
+
+static ls_status map_descriptor(int descriptor, ls_data_file *file)
+{
+    struct stat about;
+    if (fstat(descriptor, &about) != 0) {
+        return ls_fail(LS_ERR_FORMAT, "%s: %s", file->path, strerror(errno));
+    }
+    if (!S_ISREG(about.st_mode)) {
+        return ls_fail(LS_ERR_FORMAT, "%s: %s, expected a file", file->path,
+                       S_ISDIR(about.st_mode) ? "a folder" : "no regular file");
+    }
+    file->bytes = (size_t)about.st_size;
+    if (file->bytes == 0) return LS_OK;
+    void *map = mmap(NULL, file->bytes, PROT_READ, MAP_PRIVATE, descriptor, 0);
+    if (map == MAP_FAILED) {
+        file->bytes = 0;
+        return ls_fail(LS_ERR_FORMAT, "%s: cannot be mapped: %s", file->path, strerror(errno));
+    }
+    file->data = map;
+    return LS_OK;
+}
+
+ls_status ls_data_file_open(const char *path, const char *expected, ls_data_file *out)
+{
+    ls_data_file file = { .path = joined(path, "") };
+    if (!file.path) return ls_fail(LS_ERR_MEMORY, "no memory for a path");
+    ls_status status = LS_OK;
+    const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (descriptor < 0) {
+        status = errno == ENOENT ? fail_absent(path, expected)
+                                 : ls_fail(LS_ERR_FORMAT, "%s: %s", path, strerror(errno));
+    } else {
+        status = map_descriptor(descriptor, &file);
+        close(descriptor);
+    }
+    if (status == LS_OK) status = check_contents(&file, expected);
+    if (status == LS_OK) {
+        *out = file;
+        file = (ls_data_file){ .path = NULL };
+    }
+    ls_data_file_close(&file);
+    return status;
+}
+
+void ls_data_file_close(ls_data_file *file)
+{
+    if (file->data) munmap((void *)file->data, file->bytes);
+    free(file->path);
+    *file = (ls_data_file){ .path = NULL };
+}
+
+bool ls_data_file_is_there(const char *path)
+{
+    if (access(path, F_OK) == 0) return true;
+    char *packed = joined(path, ".gz");
+    const bool there = packed && access(packed, F_OK) == 0;
+    free(packed);
+    return there;
+}

@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: MIT */
+/* dataset.c -- opening, closing and asking a data set, whatever its format.
+ *
+ * Opening goes: parse the spec, find the format, let it check its files and fill in where samples
+ * lie (dataset_internal.h), leave out bad records if that was asked for, count classes, fix the
+ * scale, take the identity.
+ *
+ * The identity is the SHA-256 of, in this order: a line of text with shape, task, counts, store and
+ * scale; then per part (train, test) the stored bytes of its samples in order, its labels as
+ * little-endian 32-bit integers or its targets as 32-bit floats. The paths do not enter: the same
+ * contents elsewhere are the same data.
+ */
+#include "io/dataset.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/dataset_internal.h"
+#include "nearest.h"
+#include "sha256.h"
+
+static const ls_dataset_format *const formats[] = {
+    &ls_dataset_digits, &ls_dataset_cifar10, &ls_dataset_idx, &ls_dataset_csv, &ls_dataset_npy,
+};
+enum { FORMAT_COUNT = (int)(sizeof formats / sizeof formats[0]) };
+
+static const char *const part_name[LS_PART_COUNT] = { "train", "test" };
+
+/* -- for the formats ------------------------------------------------------------------------- */
+
+ls_status ls_dataset_file(ls_dataset *dataset, const char *path, const char *expected,
+                          const ls_data_file **out)
+{
+    assert(dataset->file_count < LS_FILE_MAX);
+    ls_data_file *file = &dataset->file[dataset->file_count];
+    LS_TRY(ls_data_file_open(path, expected, file));
+    dataset->file_count++;
+    *out = file;
+    return LS_OK;
+}
+
+/* "folder/name", owned by the caller; NULL without memory. */
+static char *path_in(const char *folder, const char *name)
+{
+    const size_t chars = strlen(folder);
+    const char *slash = chars > 0 && folder[chars - 1] == '/' ? "" : "/";
+    const size_t bytes = chars + strlen(name) + 2;
+    char *path = malloc(bytes);
+    if (path) snprintf(path, bytes, "%s%s%s", folder, slash, name);
+    return path;
+}
+
+ls_status ls_dataset_file_in(ls_dataset *dataset, const char *folder, const char *name,
+                             const char *expected, const ls_data_file **out)
+{
+    char *path = path_in(folder, name);
+    if (!path) return ls_fail(LS_ERR_MEMORY, "no memory for a path");
+    const ls_status status = ls_dataset_file(dataset, path, expected, out);
+    free(path);
+    return status;
+}
+
+bool ls_dataset_has_file(const char *folder, const char *name)
+{
+    char *path = path_in(folder, name);
+    const bool there = path && ls_data_file_is_there(path);
+    free(path);
+    return there;
+}
+
+/* Make *array hold `count` elements; what is new is zero. `count` comes from a checked file size. */
+static ls_status extend(void **array, size_t old_count, size_t count, size_t bytes)
+{
+    unsigned char *longer = realloc(*array, (count > 0 ? count : 1) * bytes);
+    if (!longer) return ls_fail(LS_ERR_MEMORY, "no memory for %zu records", count);
+    memset(longer + old_count * bytes, 0, (count - old_count) * bytes);
+    *array = longer;
+    return LS_OK;
+}
+
+ls_status ls_dataset_add_run(ls_dataset *dataset, ls_part part, ls_run run)
+{
+    ls_part_data *data = &dataset->part[part];
+    assert(data->run_count < LS_RUN_MAX);
+    const size_t stored = data->stored + run.count;
+    if (stored > UINT32_MAX) {
+        return ls_fail(LS_ERR_FORMAT, "%zu samples in the %s part, at most 4294967295", stored,
+                       part_name[part]);
+    }
+    void *answer = NULL;
+    ls_status status = LS_OK;
+    if (dataset->info.task == LS_TASK_CLASSIFY) {
+        answer = data->label;
+        status = extend(&answer, data->stored, stored, sizeof(int32_t));
+        data->label = answer;
+    } else {
+        answer = data->target;
+        status = extend(&answer, data->stored, stored, dataset->info.outputs * sizeof(float));
+        data->target = answer;
+    }
+    LS_TRY(status);
+    data->run[data->run_count++] = run;
+    data->stored = stored;
+    return LS_OK;
+}
+
+ls_status ls_dataset_warn(ls_dataset *dataset, const char *format, ...)
+{
+    char line[LS_MESSAGE_BYTES];
+    va_list values;
+    va_start(values, format);
+    vsnprintf(line, sizeof line, format, values);
+    va_end(values);
+
+    const size_t old = dataset->warnings ? strlen(dataset->warnings) : 0;
+    const size_t bytes = old + strlen(line) + 2;
+    char *longer = realloc(dataset->warnings, bytes);
+    if (!longer) return ls_fail(LS_ERR_MEMORY, "no memory for a warning");
+    snprintf(longer + old, bytes - old, "%s\n", line);
+    dataset->warnings = longer;
+    return LS_OK;
+}
+
+ls_status ls_dataset_bad_record(ls_dataset *dataset, const char *format, ...)
+{
+    enum { NAMED = 10 };
+    char text[LS_MESSAGE_BYTES];
+    va_list values;
+    va_start(values, format);
+    vsnprintf(text, sizeof text, format, values);
+    va_end(values);
+    if (!dataset->skip_bad) return ls_fail(LS_ERR_FORMAT, "%s", text);
+    if (dataset->skipped++ < NAMED) return ls_dataset_warn(dataset, "skipped: %s", text);
+    return LS_OK;
+}
+
+ls_status ls_dataset_leave_out(ls_dataset *dataset, ls_part part, size_t index)
+{
+    ls_part_data *data = &dataset->part[part];
+    if (!data->bad) data->bad = calloc(data->stored, sizeof *data->bad);
+    if (!data->bad) return ls_fail(LS_ERR_MEMORY, "no memory for %zu marks", data->stored);
+    data->bad[index] = true;
+    return LS_OK;
+}
+
+/* -- what all formats have in common --------------------------------------------------------- */
+
+/* Close the gaps that bad samples leave in labels and targets; kept[i] says where sample i lies. */
+static ls_status drop_bad(ls_dataset *dataset, ls_part part)
+{
+    ls_part_data *data = &dataset->part[part];
+    const size_t outputs = dataset->info.outputs;
+    dataset->info.count[part] = data->stored;
+    if (!data->bad) return LS_OK;
+    data->kept = malloc(data->stored * sizeof *data->kept);
+    if (!data->kept) return ls_fail(LS_ERR_MEMORY, "no memory for %zu places", data->stored);
+    size_t count = 0;
+    for (size_t i = 0; i < data->stored; i++) {
+        if (data->bad[i]) continue;
+        data->kept[count] = (uint32_t)i;
+        if (data->label) data->label[count] = data->label[i];
+        if (data->target) {
+            memmove(data->target + count * outputs, data->target + i * outputs,
+                    outputs * sizeof(float));
+        }
+        count++;
+    }
+    dataset->info.count[part] = count;
+    return LS_OK;
+}
+
+static ls_status warn_of_classes(ls_dataset *dataset)
+{
+    const ls_dataset_info *info = &dataset->info;
+    const size_t classes = info->classes;
+    bool *seen = calloc(classes, sizeof *seen);
+    if (!seen) return ls_fail(LS_ERR_MEMORY, "no memory for %zu classes", classes);
+    size_t present = 0;
+    for (size_t i = 0; i < info->count[LS_PART_TRAIN]; i++) {
+        bool *mark = &seen[dataset->part[LS_PART_TRAIN].label[i]];
+        present += !*mark;
+        *mark = true;
+    }
+    free(seen);
+    const int32_t first = dataset->part[LS_PART_TRAIN].label[0];
+    if (present == 1) {
+        return ls_dataset_warn(dataset, "train: all %zu labels are %d", info->count[LS_PART_TRAIN],
+                               (int)first);
+    }
+    if (present < classes) {
+        const bool maybe_numbers = strcmp(dataset->spec.kind, "csv") == 0;
+        return ls_dataset_warn(dataset, "train: %zu of %zu classes have no sample%s",
+                               classes - present, classes,
+                               maybe_numbers ? " (if the last field is a quantity: task=regress)"
+                                             : "");
+    }
+    return LS_OK;
+}
+
+/* Classes that the labels of both parts make: the largest label and 1. */
+static size_t classes_of_labels(const ls_dataset *dataset)
+{
+    int32_t most = 0;
+    for (int part = 0; part < LS_PART_COUNT; part++) {
+        for (size_t i = 0; i < dataset->info.count[part]; i++) {
+            const int32_t label = dataset->part[part].label[i];
+            if (label > most) most = label;
+        }
+    }
+    return (size_t)most + 1;
+}
+
+static ls_status finish_parts(ls_dataset *dataset)
+{
+    ls_dataset_info *info = &dataset->info;
+    for (int part = 0; part < LS_PART_COUNT; part++) LS_TRY(drop_bad(dataset, (ls_part)part));
+    if (dataset->skipped > 0) {
+        LS_TRY(ls_dataset_warn(dataset, "skipped %zu bad records in all", dataset->skipped));
+    }
+    if (info->count[LS_PART_TRAIN] == 0) {
+        return ls_fail(LS_ERR_FORMAT, "%s: no training sample (%zu bad records skipped)",
+                       dataset->spec_text, dataset->skipped);
+    }
+    if (info->task != LS_TASK_CLASSIFY) return LS_OK;
+    if (info->classes == 0) info->classes = classes_of_labels(dataset);
+    return warn_of_classes(dataset);
+}
+
+static size_t store_bytes(ls_store store)
+{
+    return store == LS_STORE_F64 ? sizeof(double) : store == LS_STORE_F32 ? sizeof(float) : 1;
+}
+
+static void identify_part(const ls_dataset *dataset, ls_part part, ls_sha256 *sha)
+{
+    const ls_part_data *data = &dataset->part[part];
+    const size_t count = dataset->info.count[part];
+    const size_t bytes = ls_dataset_elements(dataset) * store_bytes(dataset->store);
+    for (size_t i = 0; i < count; i++) {
+        ls_sha256_update(sha, ls_dataset_sample(dataset, part, i), bytes);
+    }
+    if (data->label) ls_sha256_update(sha, data->label, count * sizeof *data->label);
+    if (data->target) {
+        ls_sha256_update(sha, data->target, count * dataset->info.outputs * sizeof *data->target);
+    }
+}
+
+static void identify(ls_dataset *dataset)
+{
+    static const char *const store_name[] = { "u8", "u8 planes", "f32", "f64" };
+    const ls_dataset_info *info = &dataset->info;
+    char scale[64], text[512];
+    ls_scale_name(&dataset->scale, scale, sizeof scale);
+    const int chars = snprintf(
+        text, sizeof text, "%s %zux%zux%zu, %s %zu, train %zu, test %zu, %s, %s\n",
+        info->is_image ? "image" : "table", info->height, info->width, info->channels,
+        info->task == LS_TASK_CLASSIFY ? "classes" : "outputs",
+        info->task == LS_TASK_CLASSIFY ? info->classes : info->outputs, info->count[LS_PART_TRAIN],
+        info->count[LS_PART_TEST], store_name[dataset->store], scale);
+    ls_sha256 sha;
+    ls_sha256_init(&sha);
+    ls_sha256_update(&sha, text, (size_t)chars);
+    for (int part = 0; part < LS_PART_COUNT; part++) identify_part(dataset, (ls_part)part, &sha);
+    ls_sha256_final_hex(&sha, dataset->identity);
+}
+
+/* -- opening and closing --------------------------------------------------------------------- */
+
+static ls_status fail_unknown_kind(const char *kind)
+{
+    const char *names[FORMAT_COUNT + 1] = { NULL };
+    char usages[256] = ""; /* "digits, cifar10:DIR, ...": each usage up to its first key */
+    for (int i = 0; i < FORMAT_COUNT; i++) {
+        names[i] = formats[i]->kind;
+        if (i > 0) strcat(usages, ", ");
+        strncat(usages, formats[i]->usage, strcspn(formats[i]->usage, "["));
+    }
+    const char *dot = strrchr(kind, '.');
+    const char *nearest = dot && strcmp(dot, ".csv") == 0   ? "csv:FILE"
+                          : dot && strcmp(dot, ".npy") == 0 ? "npy:X.npy,Y.npy"
+                                                            : ls_nearest_name(kind, names);
+    return ls_fail(LS_ERR_ARGUMENT, "data spec: unknown kind of data '%s'%s%s%s; known: %s", kind,
+                   nearest ? ", did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "",
+                   usages);
+}
+
+static ls_status open_with(ls_dataset *dataset, const ls_dataset_format *format)
+{
+    static const char *const bad_choices[] = { "stop", "skip", NULL };
+    int bad = 0;
+    LS_TRY(ls_spec_check(&dataset->spec, format->keys, format->files, format->usage));
+    LS_TRY(ls_spec_choice(&dataset->spec, "bad", bad_choices, &bad));
+    dataset->skip_bad = bad == 1;
+    LS_TRY(format->open(dataset));
+    LS_TRY(finish_parts(dataset));
+    const bool u8_image = dataset->info.is_image && dataset->store != LS_STORE_F32 &&
+                          dataset->store != LS_STORE_F64;
+    LS_TRY(ls_dataset_init_scale(dataset, u8_image ? 255 : format->divisor));
+    identify(dataset);
+    return LS_OK;
+}
+
+static ls_status open_spec(ls_dataset *dataset, const char *spec)
+{
+    const size_t bytes = strlen(spec) + 1;
+    dataset->spec_text = malloc(bytes);
+    if (!dataset->spec_text) return ls_fail(LS_ERR_MEMORY, "no memory for a data spec");
+    memcpy(dataset->spec_text, spec, bytes);
+    LS_TRY(ls_spec_parse(spec, &dataset->spec));
+    for (int i = 0; i < FORMAT_COUNT; i++) {
+        if (strcmp(dataset->spec.kind, formats[i]->kind) == 0) {
+            return open_with(dataset, formats[i]);
+        }
+    }
+    return fail_unknown_kind(dataset->spec.kind);
+}
+
+ls_status ls_dataset_open(const char *spec, ls_dataset **out)
+{
+    ls_dataset *dataset = calloc(1, sizeof *dataset);
+    if (!dataset) return ls_fail(LS_ERR_MEMORY, "no memory for a data set");
+    const ls_status status = open_spec(dataset, spec);
+    if (status == LS_OK) {
+        *out = dataset;
+        dataset = NULL;
+    }
+    ls_dataset_close(dataset);
+    return status;
+}
+
+void ls_dataset_close(ls_dataset *dataset)
+{
+    if (!dataset) return;
+    for (int part = 0; part < LS_PART_COUNT; part++) {
+        ls_part_data *data = &dataset->part[part];
+        free(data->values);
+        free(data->label);
+        free(data->target);
+        free(data->bad);
+        free(data->kept);
+    }
+    for (int i = 0; i < dataset->file_count; i++) ls_data_file_close(&dataset->file[i]);
+    ls_scale_free(&dataset->scale);
+    ls_spec_free(&dataset->spec);
+    free(dataset->class_name);
+    free(dataset->warnings);
+    free(dataset->spec_text);
+    free(dataset);
+}
+
+/* -- asking ---------------------------------------------------------------------------------- */
+
+const ls_dataset_info *ls_dataset_describe(const ls_dataset *dataset) { return &dataset->info; }
+
+const char *ls_dataset_spec(const ls_dataset *dataset) { return dataset->spec_text; }
+
+const char *ls_dataset_identity(const ls_dataset *dataset) { return dataset->identity; }
+
+const char *ls_dataset_class_name(const ls_dataset *dataset, size_t label)
+{
+    assert(label < dataset->info.classes);
+    return dataset->class_name ? dataset->class_name[label] : NULL;
+}
+
+const char *ls_dataset_warnings(const ls_dataset *dataset)
+{
+    return dataset->warnings ? dataset->warnings : "";
+}
+
+int32_t ls_dataset_label(const ls_dataset *dataset, ls_part part, size_t index)
+{
+    return dataset->part[part].label[index];
+}
+
+void ls_dataset_target(const ls_dataset *dataset, ls_part part, size_t index, float *y)
+{
+    const size_t outputs = dataset->info.outputs;
+    memcpy(y, dataset->part[part].target + index * outputs, outputs * sizeof(float));
+}

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: MIT */
+/* dataset_csv.c -- a table of numbers, a record a line: features and a label or targets.
+ *
+ *     csv:FILE[,label=last|first|N][,header=no|yes][,task=class|regress][,outputs=K]
+ *         [,test=every:K|FILE|none][,scale=none|255|16|standard][,bad=stop|skip]
+ *
+ * The first record fixes the number of fields F. The label (task=class) is one field; the targets
+ * (task=regress) are K neighbouring ones: the last K, the first K, or fields N .. N+K-1; the other
+ * F - K are the features, in order. A label is a whole number 0 .. 65535, and the number of classes is
+ * the largest of both parts and 1.
+ *
+ * Decided, where CSV files differ:
+ *   - an empty line is a bad record, at the end of the file too;
+ *   - a header is skipped if the spec says header=yes; without it, it is a bad number in line 1;
+ *   - CR stands only before LF; text with CR alone is refused whole;
+ *   - hexadecimal numbers, nan, inf, quotes are bad numbers (csv.h).
+ *
+ * test=every:K, K = 5 unless given: of the records as they lie in the file, each K-th is test. A bad
+ * record that is skipped keeps its place in the count, so it moves no other record.
+ *
+ * Two passes. The first counts lines and good records, so that arrays are allocated by what the
+ * file really holds; the second reads numbers.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/csv.h"
+#include "io/dataset_internal.h"
+
+typedef struct {
+    bool header;
+    size_t every;          /* each every-th record is test; 0: none is */
+    const char *test_file; /* or NULL */
+    size_t answers;        /* label or target fields */
+    const char *label;     /* "last", "first" or a number's digits */
+    size_t first_answer;   /* 0-based field of the first; known with the number of fields */
+    size_t fields;         /* of a record; 0: not known yet */
+} table_options;
+
+/* One CSV text and where its records go. */
+typedef struct {
+    const char *name;
+    const char *text;
+    size_t bytes;
+    size_t every;               /* 0: all records to `part` */
+    ls_part part;
+    size_t good[LS_PART_COUNT]; /* records with the right number of fields */
+} table;
+
+static ls_status read_test_option(const ls_spec *spec, table_options *options)
+{
+    enum { EVERY_MOST = 1000000 };
+    const ls_spec_item *item = ls_spec_find(spec, "test");
+    options->every = 5;
+    if (!item) return LS_OK;
+    if (strncmp(item->value, "every:", 6) == 0) {
+        if (ls_text_whole(item->value + 6, 2, EVERY_MOST, &options->every)) return LS_OK;
+        return ls_fail(LS_ERR_ARGUMENT, "data spec csv: test=%s, expected test=every:K, K in 2..%d",
+                       item->value, (int)EVERY_MOST);
+    }
+    options->every = 0;
+    if (strcmp(item->value, "none") != 0) options->test_file = item->value;
+    return LS_OK;
+}
+
+static ls_status read_options(ls_dataset *dataset, table_options *options)
+{
+    static const char *const no_yes[] = { "no", "yes", NULL };
+    static const char *const tasks[] = { "class", "regress", NULL };
+    const ls_spec *spec = &dataset->spec;
+    const ls_spec_item *label = ls_spec_find(spec, "label");
+    int header = 0, task = 0;
+    size_t field = 0;
+    *options = (table_options){ .answers = 1, .label = label ? label->value : "last" };
+    LS_TRY(ls_spec_choice(spec, "header", no_yes, &header));
+    LS_TRY(ls_spec_choice(spec, "task", tasks, &task));
+    LS_TRY(ls_spec_whole(spec, "outputs", 1, LS_CLASSES_MAX, &options->answers));
+    LS_TRY(read_test_option(spec, options));
+    if (strcmp(options->label, "last") != 0 && strcmp(options->label, "first") != 0 &&
+        !ls_text_whole(options->label, 1, LS_CLASSES_MAX, &field)) {
+        return ls_fail(LS_ERR_ARGUMENT,
+                       "data spec csv: label=%s, expected last, first or the number of a field, from 1",
+                       options->label);
+    }
+    if (ls_spec_find(spec, "outputs") && task == 0) {
+        return ls_fail(LS_ERR_ARGUMENT, "data spec csv: outputs=%zu goes with task=regress",
+                       options->answers);
+    }
+    options->header = header == 1;
+    dataset->info.task = task == 0 ? LS_TASK_CLASSIFY : LS_TASK_REGRESS;
+    dataset->info.outputs = task == 0 ? 0 : options->answers;
+    return LS_OK;
+}
+
+/* -- first pass ------------------------------------------------------------------------------ */
+
+/* The first record fixes how many fields there are and which are answers. */
+static ls_status fix_fields(const table *t, const ls_csv_span *line, table_options *options)
+{
+    const size_t fields = ls_csv_field_count(line);
+    if (fields <= options->answers) {
+        const char separator = memchr(line->text, ';', line->chars)    ? ';'
+                               : memchr(line->text, '\t', line->chars) ? '\t'
+                                                                       : '\0';
+        return ls_fail(LS_ERR_FORMAT,
+                       "%s: line %zu (byte %zu): %zu field%s, expected at least %zu, separated by "
+                       "commas%s",
+                       t->name, line->number, line->offset, fields, fields == 1 ? "" : "s",
+                       options->answers + 1,
+                       separator == ';'    ? "; found semicolons"
+                       : separator == '\t' ? "; found tabs"
+                                           : "");
+    }
+    size_t first = 0;
+    if (strcmp(options->label, "last") == 0) {
+        first = fields - options->answers;
+    } else if (ls_text_whole(options->label, 1, LS_CLASSES_MAX, &first)) {
+        first--;
+    }
+    if (first + options->answers > fields) {
+        return ls_fail(LS_ERR_ARGUMENT, "data spec csv: label=%s with %zu of them, but %s has %zu fields",
+                       options->label, options->answers, t->name, fields);
+    }
+    options->fields = fields;
+    options->first_answer = first;
+    return LS_OK;
+}
+
+static ls_status check_line_ends(const table *t, const ls_csv_span *line)
+{
+    const char *cr = memchr(line->text, '\r', line->chars);
+    if (!cr) return LS_OK;
+    return ls_fail(LS_ERR_FORMAT,
+                   "%s: line %zu (byte %zu): a carriage return that no line feed follows; expected "
+                   "lines that end in LF or CRLF (convert it with: tr '\\r' '\\n')",
+                   t->name, line->number, line->offset + (size_t)(cr - line->text));
+}
+
+/* Is the line all numbers? Then it hardly is a header. */
+static bool is_all_numbers(const ls_csv_span *line)
+{
+    ls_csv_span field = { .text = NULL };
+    float value;
+    while (ls_csv_next_field(line, &field)) {
+        if (ls_csv_number(&field, &value, NULL) != LS_CSV_NUMBER) return false;
+    }
+    return true;
+}
+
+static ls_status skip_header(ls_dataset *dataset, const table *t, ls_csv *csv)
+{
+    ls_csv_span line;
+    if (!ls_csv_next_line(csv, &line)) return LS_OK;
+    LS_TRY(check_line_ends(t, &line));
+    if (!is_all_numbers(&line)) return LS_OK;
+    return ls_dataset_warn(dataset, "%s: line 1: skipped as header, but it is all numbers", t->name);
+}
+
+/* The part that record `record` (from 0) belongs to. */
+static ls_part part_of(const table *t, size_t record)
+{
+    if (t->every == 0) return t->part;
+    return (record + 1) % t->every == 0 ? LS_PART_TEST : LS_PART_TRAIN;
+}
+
+/* Is the number of fields right? An empty line has none. */
+static bool has_width(const ls_csv_span *line, size_t fields)
+{
+    return line->chars > 0 && ls_csv_field_count(line) == fields;
+}
+
+static ls_status fail_width(ls_dataset *dataset, const table *t, const ls_csv_span *line,
+                            size_t fields)
+{
+    if (line->chars == 0) {
+        return ls_dataset_bad_record(dataset, "%s: line %zu (byte %zu): empty line, expected a record",
+                                     t->name, line->number, line->offset);
+    }
+    return ls_dataset_bad_record(dataset, "%s: line %zu (byte %zu): %zu fields, expected %zu", t->name,
+                                 line->number, line->offset, ls_csv_field_count(line), fields);
+}
+
+/* Check line ends and widths; count the good records of each part. */
+static ls_status scan(ls_dataset *dataset, table *t, table_options *options)
+{
+    ls_csv csv = ls_csv_begin(t->text, t->bytes);
+    ls_csv_span line;
+    if (options->header) LS_TRY(skip_header(dataset, t, &csv));
+    size_t records = 0;
+    for (; ls_csv_next_line(&csv, &line); records++) {
+        LS_TRY(check_line_ends(t, &line));
+        if (options->fields == 0 && line.chars > 0) LS_TRY(fix_fields(t, &line, options));
+        if (has_width(&line, options->fields)) {
+            t->good[part_of(t, records)]++;
+        } else {
+            LS_TRY(fail_width(dataset, t, &line, options->fields));
+        }
+    }
+    if (t->good[LS_PART_TRAIN] + t->good[LS_PART_TEST] == 0) {
+        return ls_fail(LS_ERR_FORMAT, "%s: line %zu (byte %zu): the end, and no record before it", t->name,
+                       csv.lines, t->bytes);
+    }
+    return LS_OK;
+}
+
+/* -- second pass ----------------------------------------------------------------------------- */
+
+static ls_status fail_number(ls_dataset *dataset, const table *t, const ls_csv_span *line,
+                             const ls_csv_span *field, ls_csv_verdict verdict)
+{
+    char shown[LS_CSV_SHOWN_BYTES];
+    const char *hint = "";
+    ls_csv_shown(field, shown);
+    if (memchr(field->text, ';', field->chars)) hint = "; fields are separated by commas, not ';'";
+    if (memchr(field->text, '"', field->chars)) hint = "; quotes are not read";
+    if (line->number == 1 && field->number == 1) hint = "; if line 1 is a header: header=yes";
+    switch (verdict) {
+    case LS_CSV_EMPTY:
+        return ls_dataset_bad_record(
+            dataset, "%s: line %zu, field %zu (byte %zu): empty field, expected a number%s", t->name,
+            line->number, field->number, field->offset, hint);
+    case LS_CSV_TOO_LONG:
+        return ls_dataset_bad_record(
+            dataset, "%s: line %zu, field %zu (byte %zu): %zu characters, expected a number of at most %d",
+            t->name, line->number, field->number, field->offset, field->chars,
+            (int)LS_CSV_NUMBER_CHARS);
+    case LS_CSV_TOO_LARGE:
+        return ls_dataset_bad_record(
+            dataset, "%s: line %zu, field %zu (byte %zu): %s overflows a 32-bit float (largest 3.4028235e38)",
+            t->name, line->number, field->number, field->offset, shown);
+    case LS_CSV_NO_NUMBER:
+    case LS_CSV_NUMBER: break;
+    }
+    return ls_dataset_bad_record(
+        dataset, "%s: line %zu, field %zu (byte %zu): %s, expected a number such as -1.5e3%s", t->name,
+        line->number, field->number, field->offset, shown, hint);
+}
+
+static ls_status fail_label(ls_dataset *dataset, const table *t, const ls_csv_span *line,
+                            const ls_csv_span *field)
+{
+    char shown[LS_CSV_SHOWN_BYTES];
+    return ls_dataset_bad_record(
+        dataset, "%s: line %zu, field %zu (byte %zu): label %s, expected a whole number 0..%d%s", t->name,
+        line->number, field->number, field->offset, ls_csv_shown(field, shown), LS_CLASSES_MAX - 1,
+        " (if it is a quantity: task=regress)");
+}
+
+/* Where one record goes. */
+typedef struct {
+    float *features;
+    float *targets; /* or NULL */
+    int32_t *label; /* or NULL */
+} record_place;
+
+/* *good: whether all of the line could be read. */
+static ls_status read_record(ls_dataset *dataset, const table *t, const table_options *options,
+                             const ls_csv_span *line, record_place to, bool *good)
+{
+    ls_csv_span field = { .text = NULL };
+    *good = false;
+    while (ls_csv_next_field(line, &field)) {
+        float value = 0;
+        double exact = 0;
+        const ls_csv_verdict verdict = ls_csv_number(&field, &value, &exact);
+        if (verdict != LS_CSV_NUMBER) return fail_number(dataset, t, line, &field, verdict);
+        const size_t place = field.number - 1;
+        if (place < options->first_answer || place >= options->first_answer + options->answers) {
+            *to.features++ = value;
+        } else if (to.targets) {
+            *to.targets++ = value;
+        } else {
+            if (!(exact >= 0 && exact < LS_CLASSES_MAX && exact == floor(exact))) {
+                return fail_label(dataset, t, line, &field);
+            }
+            *to.label = (int32_t)exact;
+        }
+    }
+    *good = true;
+    return LS_OK;
+}
+
+/* Room for the good records of a part, as one run. */
+static ls_status alloc_part(ls_dataset *dataset, const table *t, ls_part part)
+{
+    ls_part_data *data = &dataset->part[part];
+    const size_t features = dataset->info.channels;
+    if (t->good[part] == 0) return LS_OK;
+    /* good * features numbers lie in the file, each with a comma or an end: no overflow. */
+    data->values = malloc(t->good[part] * features * sizeof(float));
+    if (!data->values) return ls_fail(LS_ERR_MEMORY, "no memory for %zu records", t->good[part]);
+    return ls_dataset_add_run(dataset, part,
+                              (ls_run){ .x = (const unsigned char *)data->values,
+                                        .stride = features * sizeof(float),
+                                        .count = t->good[part] });
+}
+
+static record_place place_of(const ls_dataset *dataset, ls_part part, size_t index)
+{
+    const ls_part_data *data = &dataset->part[part];
+    return (record_place){
+        .features = data->values + index * dataset->info.channels,
+        .targets = data->target ? data->target + index * dataset->info.outputs : NULL,
+        .label = data->label ? data->label + index : NULL,
+    };
+}
+
+static ls_status read_numbers(ls_dataset *dataset, const table *t, const table_options *options)
+{
+    ls_csv csv = ls_csv_begin(t->text, t->bytes);
+    ls_csv_span line;
+    size_t next[LS_PART_COUNT] = { 0 };
+    if (options->header && !ls_csv_next_line(&csv, &line)) return LS_OK;
+    for (size_t record = 0; ls_csv_next_line(&csv, &line); record++) {
+        if (!has_width(&line, options->fields)) continue; /* reported by scan */
+        const ls_part part = part_of(t, record);
+        const size_t index = next[part]++;
+        bool good = false;
+        LS_TRY(read_record(dataset, t, options, &line, place_of(dataset, part, index), &good));
+        if (!good) LS_TRY(ls_dataset_leave_out(dataset, part, index));
+    }
+    return LS_OK;
+}
+
+static ls_status read_table(ls_dataset *dataset, table *t, table_options *options)
+{
+    LS_TRY(scan(dataset, t, options));
+    dataset->store = LS_STORE_F32;
+    dataset->info.height = dataset->info.width = 1;
+    dataset->info.channels = options->fields - options->answers;
+    for (int part = 0; part < LS_PART_COUNT; part++) {
+        LS_TRY(alloc_part(dataset, t, (ls_part)part));
+    }
+    return read_numbers(dataset, t, options);
+}
+
+/* -- opening --------------------------------------------------------------------------------- */
+
+ls_status ls_dataset_read_csv(ls_dataset *dataset, const char *name, const char *text, size_t bytes)
+{
+    table_options options;
+    LS_TRY(read_options(dataset, &options));
+    table train = { .name = name, .text = text, .bytes = bytes, .every = options.every,
+                    .part = LS_PART_TRAIN };
+    LS_TRY(read_table(dataset, &train, &options));
+    if (!options.test_file) return LS_OK;
+
+    const ls_data_file *file = NULL;
+    LS_TRY(ls_dataset_file(dataset, options.test_file, "CSV text", &file));
+    table test = { .name = file->path, .text = (const char *)file->data, .bytes = file->bytes,
+                   .part = LS_PART_TEST };
+    return read_table(dataset, &test, &options);
+}
+
+static ls_status open_csv(ls_dataset *dataset)
+{
+    const ls_data_file *file = NULL;
+    LS_TRY(ls_dataset_file(dataset, ls_spec_file(&dataset->spec, 0), "CSV text", &file));
+    return ls_dataset_read_csv(dataset, file->path, (const char *)file->data, file->bytes);
+}
+
+static const char *const csv_keys[] = { "label", "header", "task", "outputs", "test", "scale", "bad",
+                                        NULL };
+
+const ls_dataset_format ls_dataset_csv = {
+    .kind = "csv",
+    .usage = "csv:FILE[,label=last|first|N][,header=no|yes][,task=class|regress][,outputs=K]"
+             "[,test=every:5|FILE|none][,scale=none|255|standard][,bad=stop|skip]",
+    .keys = csv_keys,
+    .files = 1,
+    .open = open_csv,
+};

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: MIT */
+/* dataset_scale.c -- from stored numbers to what a network is fed.
+ *
+ *     none       x = v
+ *     D          x = (float)(v / D)                       D = 255, 16
+ *     standard   x = (float)((v / unit - mean) / std)     per channel, or per field of a table
+ *
+ * all in double with one rounding to float at the end; unit is 255 for bytes, else 1. mean and std
+ * are those of the training part (population standard deviation: divided by the count), so the
+ * test part is scaled as the training part was; a std of 0 counts as 1. A byte has 256 values, so
+ * the formula is tabulated per channel and reading is a look-up.
+ *
+ * Statistics are flat sums: blocks of 4096 numbers; in a block lane l of 64 adds numbers l, l + 64,
+ * ... from +0; then lanes are halved (p[l] += p[l + 32], + 16, ... + 1) and blocks are added by
+ * the canonical tree (numerics.h).
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/dataset_internal.h"
+#include "numerics.h"
+
+/* -- flat sum -------------------------------------------------------------------------------- */
+
+enum { FLAT_LANES = 64, FLAT_BLOCK = 4096, FLAT_STACK = 64 };
+
+typedef struct {
+    double lane[FLAT_LANES];  /* of the open block */
+    size_t in_block;          /* numbers in it */
+    double stack[FLAT_STACK]; /* sums of tree nodes over closed blocks, largest first */
+    int depth;
+    size_t blocks;            /* closed */
+} flat_sum;
+
+static void flat_close_block(flat_sum *sum)
+{
+    for (size_t half = FLAT_LANES / 2; half > 0; half /= 2) {
+        for (size_t l = 0; l < half; l++) sum->lane[l] += sum->lane[l + half];
+    }
+    sum->stack[sum->depth++] = sum->lane[0];
+    for (size_t i = sum->blocks; i & 1; i >>= 1) {
+        sum->depth--;
+        sum->stack[sum->depth - 1] += sum->stack[sum->depth];
+    }
+    sum->blocks++;
+    sum->in_block = 0;
+    memset(sum->lane, 0, sizeof sum->lane);
+}
+
+static inline void flat_add(flat_sum *sum, double value)
+{
+    sum->lane[sum->in_block % FLAT_LANES] += value;
+    if (++sum->in_block == FLAT_BLOCK) flat_close_block(sum);
+}
+
+static double flat_total(flat_sum *sum)
+{
+    if (sum->in_block > 0) flat_close_block(sum);
+    while (sum->depth > 1) {
+        sum->depth--;
+        sum->stack[sum->depth - 1] += sum->stack[sum->depth];
+    }
+    return sum->depth == 1 ? sum->stack[0] + 0.0 : 0.0;
+}
+
+/* -- stored numbers -------------------------------------------------------------------------- */
+
+size_t ls_dataset_elements(const ls_dataset *dataset)
+{
+    const ls_dataset_info *info = &dataset->info;
+    return info->height * info->width * info->channels;
+}
+
+const unsigned char *ls_dataset_sample(const ls_dataset *dataset, ls_part part, size_t index)
+{
+    const ls_part_data *data = &dataset->part[part];
+    size_t stored = data->kept ? data->kept[index] : index;
+    const ls_run *run = data->run;
+    while (stored >= run->count) stored -= run++->count;
+    return run->x + stored * run->stride;
+}
+
+static float float_at(const unsigned char *x, size_t i)
+{
+    float value;
+    memcpy(&value, x + i * sizeof value, sizeof value);
+    return value;
+}
+
+static float double_at(const unsigned char *x, size_t i)
+{
+    double value;
+    memcpy(&value, x + i * sizeof value, sizeof value);
+    return (float)value;
+}
+
+/* The number of pixel `pixel` (of `pixels`), channel c (of C) of the stored sample at x. */
+static float stored_at(ls_store store, const unsigned char *x, size_t pixel, size_t pixels,
+                       size_t c, size_t C)
+{
+    switch (store) {
+    case LS_STORE_U8: return x[pixel * C + c];
+    case LS_STORE_U8_PLANES: return x[c * pixels + pixel];
+    case LS_STORE_F32: return float_at(x, pixel * C + c);
+    case LS_STORE_F64: return double_at(x, pixel * C + c);
+    }
+    return 0;
+}
+
+/* -- statistics ------------------------------------------------------------------------------ */
+
+/* Sum over the numbers of channels [begin, end): of v / unit, or of its squared distance from *mean;
+ * out->low and high are set. */
+static double range_sum(const ls_dataset *dataset, ls_part part, size_t begin, size_t end,
+                        double unit, const double *mean, ls_range *out)
+{
+    const ls_dataset_info *info = &dataset->info;
+    const size_t pixels = info->height * info->width;
+    flat_sum sum = { .depth = 0 };
+    out->low = INFINITY;
+    out->high = -INFINITY;
+    for (size_t n = 0; n < info->count[part]; n++) {
+        const unsigned char *x = ls_dataset_sample(dataset, part, n);
+        for (size_t p = 0; p < pixels; p++) {
+            for (size_t c = begin; c < end; c++) {
+                const double v = stored_at(dataset->store, x, p, pixels, c, info->channels) / unit;
+                if (v < out->low) out->low = v;
+                if (v > out->high) out->high = v;
+                flat_add(&sum, mean ? (v - *mean) * (v - *mean) : v);
+            }
+        }
+    }
+    return flat_total(&sum);
+}
+
+void ls_dataset_range(const ls_dataset *dataset, ls_part part, size_t channel,
+                      size_t channel_count, double unit, ls_range *out)
+{
+    const ls_dataset_info *info = &dataset->info;
+    const size_t end = channel + channel_count;
+    const double count =
+        (double)(info->count[part] * info->height * info->width * channel_count);
+    out->mean = range_sum(dataset, part, channel, end, unit, NULL, out) / count;
+    out->std = 0;
+    if (out->low == out->high) {
+        out->mean = out->low;
+        return;
+    }
+    const double mean = out->mean;
+    out->std = sqrt(range_sum(dataset, part, channel, end, unit, &mean, out) / count);
+}
+
+/* -- the scale ------------------------------------------------------------------------------- */
+
+static bool is_u8(const ls_dataset *dataset)
+{
+    return dataset->store == LS_STORE_U8 || dataset->store == LS_STORE_U8_PLANES;
+}
+
+/* What stored number v of channel c becomes. */
+static float scaled(const ls_scale *scale, double v, size_t c)
+{
+    switch (scale->kind) {
+    case LS_SCALE_NONE: return (float)v;
+    case LS_SCALE_DIVIDE: return (float)(v / scale->divisor);
+    case LS_SCALE_STANDARD: return (float)((v / scale->unit - scale->mean[c]) / scale->std[c]);
+    }
+    return 0;
+}
+
+static ls_status parse_scale(ls_dataset *dataset, double default_divisor)
+{
+    static const char *const choices[] = { "255", "none", "standard", "16", NULL };
+    ls_scale *scale = &dataset->scale;
+    if (!ls_spec_find(&dataset->spec, "scale")) {
+        scale->kind = default_divisor > 0 ? LS_SCALE_DIVIDE : LS_SCALE_NONE;
+        scale->divisor = default_divisor;
+        return LS_OK;
+    }
+    int choice = 0;
+    LS_TRY(ls_spec_choice(&dataset->spec, "scale", choices, &choice));
+    scale->kind = choice == 1 ? LS_SCALE_NONE : choice == 2 ? LS_SCALE_STANDARD : LS_SCALE_DIVIDE;
+    scale->divisor = choice == 0 ? 255 : 16;
+    return LS_OK;
+}
+
+static ls_status init_standard(ls_dataset *dataset)
+{
+    ls_scale *scale = &dataset->scale;
+    const size_t channels = dataset->info.channels;
+    scale->unit = is_u8(dataset) ? 255 : 1;
+    scale->mean = malloc(channels * sizeof(double));
+    scale->std = malloc(channels * sizeof(double));
+    if (!scale->mean || !scale->std) {
+        return ls_fail(LS_ERR_MEMORY, "no memory for the statistics of %zu fields", channels);
+    }
+    for (size_t c = 0; c < channels; c++) {
+        ls_range range;
+        ls_dataset_range(dataset, LS_PART_TRAIN, c, 1, scale->unit, &range);
+        scale->mean[c] = range.mean;
+        scale->std[c] = range.std > 0 ? range.std : 1;
+    }
+    return LS_OK;
+}
+
+ls_status ls_dataset_init_scale(ls_dataset *dataset, double default_divisor)
+{
+    ls_scale *scale = &dataset->scale;
+    const size_t channels = dataset->info.channels;
+    LS_TRY(parse_scale(dataset, default_divisor));
+    if (scale->kind == LS_SCALE_STANDARD) LS_TRY(init_standard(dataset));
+    if (!is_u8(dataset)) return LS_OK;
+
+    scale->table = malloc(channels * 256 * sizeof(float));
+    if (!scale->table) return ls_fail(LS_ERR_MEMORY, "no memory for %zu scale tables", channels);
+    for (size_t i = 0; i < channels * 256; i++) {
+        scale->table[i] = scaled(scale, (double)(i % 256), i / 256);
+    }
+    return LS_OK;
+}
+
+void ls_scale_free(ls_scale *scale)
+{
+    free(scale->mean);
+    free(scale->std);
+    free(scale->table);
+    *scale = (ls_scale){ .kind = LS_SCALE_NONE };
+}
+
+void ls_scale_name(const ls_scale *scale, char *text, size_t bytes)
+{
+    switch (scale->kind) {
+    case LS_SCALE_NONE: snprintf(text, bytes, "scale none"); break;
+    case LS_SCALE_DIVIDE: snprintf(text, bytes, "scale %g", scale->divisor); break;
+    case LS_SCALE_STANDARD: snprintf(text, bytes, "scale standard"); break;
+    }
+}
+
+/* -- reading --------------------------------------------------------------------------------- */
+
+void ls_dataset_read(const ls_dataset *dataset, ls_part part, size_t index, float *x)
+{
+    const unsigned char *from = ls_dataset_sample(dataset, part, index);
+    const ls_scale *scale = &dataset->scale;
+    const size_t C = dataset->info.channels;
+    const size_t pixels = dataset->info.height * dataset->info.width;
+    switch (dataset->store) {
+    case LS_STORE_U8:
+        for (size_t p = 0; p < pixels; p++) {
+            for (size_t c = 0; c < C; c++) x[p * C + c] = scale->table[c * 256 + from[p * C + c]];
+        }
+        break;
+    case LS_STORE_U8_PLANES:
+        for (size_t c = 0; c < C; c++) {
+            for (size_t p = 0; p < pixels; p++) {
+                x[p * C + c] = scale->table[c * 256 + from[c * pixels + p]];
+            }
+        }
+        break;
+    case LS_STORE_F32:
+    case LS_STORE_F64:
+        for (size_t p = 0; p < pixels; p++) {
+            for (size_t c = 0; c < C; c++) {
+                const float v = stored_at(dataset->store, from, p, pixels, c, C);
+                x[p * C + c] = scaled(scale, v, c);
+            }
+        }
+        break;
+    }
+}
