@@ -17,6 +17,7 @@
  *   ls_vec_relu(v)                  v <= 0 ? 0 : v, so a NaN passes
  *   ls_vec_transpose(v)             v[LS_LANES], in place: lane j of v[i] <-> lane i of v[j]
  *   LS_TILE_ROWS  LS_TILE_VECTORS   the micro-kernel's tile (tile.h): rows, vector words across
+ *   LS_TILE_ROW_COUNTS(X)           X(1) X(2) ... X(LS_TILE_ROWS)
  */
 #ifndef LS_KERNELS_HOST_HOST_H
 #define LS_KERNELS_HOST_HOST_H

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/* gemm.c -- the matrix product: how op(A) and op(B) are given to the loops of product.c.
+ *
+ * The micro-kernel reads A at any two steps, so A is used where it lies, transposed or not, except
+ * where its rows lie so far apart in powers of two that a tile's rows would evict each other from
+ * the cache. B is always packed: rows are copied, columns transposed in registers.
+ */
+#include "kernels/host/pack.h"
+#include "kernels/host/product.h"
+
+/* Rows this many bytes apart, or a multiple of it, share too few sets of the first level cache. */
+enum { ALIAS_BYTES = 2048 };
+
+static void take_rows(const void *operands, size_t first_row, size_t first_k, size_t depth,
+                      float *buffer, ls_tile *tile)
+{
+    const ls_gemm_args *g = operands;
+    if (g->transpose_a) {
+        tile->a = g->A + first_k * g->M + first_row;
+        tile->a_row_step = 1;
+        tile->a_step = g->M;
+        return;
+    }
+    tile->a = g->A + first_row * g->K + first_k;
+    tile->a_row_step = g->K;
+    tile->a_step = 1;
+    if (g->K * sizeof(float) % ALIAS_BYTES != 0 || g->N <= LS_TILE_COLUMNS) return;
+    for (int i = 0; i < tile->rows; i++) {
+        ls_copy_over(buffer + i * LS_ROW_STEP, tile->a + (size_t)i * g->K, depth);
+    }
+    tile->a = buffer;
+    tile->a_row_step = LS_ROW_STEP;
+}
+
+static void pack(const void *operands, size_t first_k, size_t depth, size_t first_column,
+                 size_t columns, float *panel)
+{
+    const ls_gemm_args *g = operands;
+    if (g->transpose_b) {
+        ls_pack_columns(panel, g->B + first_column * g->K + first_k, g->K, depth, columns);
+    } else {
+        ls_pack_rows(panel, g->B + first_k * g->N + first_column, g->N, depth, columns);
+    }
+}
+
+ls_status LS_HOST(gemm)(ls_stream *stream, const ls_gemm_args *g)
+{
+    const ls_product product = {
+        .rows = g->M,
+        .columns = g->N,
+        .depth = g->K,
+        .operands = g,
+        .take_rows = take_rows,
+        .pack = pack,
+        .row_cost = 0.05,
+        .pack_cost = g->transpose_b ? 0.4 : 0.15,
+        .bias = g->bias,
+        .relu = g->relu,
+        .accumulate = g->accumulate,
+        .C = g->C,
+        .step = g->N,
+    };
+    LS_HOST(product)(stream->device->pool, &product);
+    return LS_OK;
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT */
+/* product.c -- the blocked, packed, threaded loops around the micro-kernel.
+ *
+ * C is cut into parts, one task each; a task is one thread's:
+ *
+ *     for each block of k (LS_BLOCK_DEPTH, ascending)
+ *         pack B[block, the part's columns] into panels of LS_TILE_COLUMNS         second level cache
+ *         for each tile of rows
+ *             take the rows of A                                            first level cache
+ *             for each panel: the micro-kernel, from C's partial sums to C's partial sums
+ *
+ * Blocks of k meet in C itself: the chain is stored unfinished and goes on from there, so blocking
+ * does not change it; bias, + 0.0f and relu come with the last block. With accumulate C holds a
+ * value that is needed at the end; partial sums then lie in scratch memory instead.
+ *
+ * A part is rows x columns, never a range of k: the number of threads cannot change a bit.
+ */
+#include "kernels/host/product.h"
+
+/* Columns of one part, at most. */
+enum { PART_PANELS = 512 / LS_TILE_COLUMNS };
+/* Fewer multiplications than this are not worth waking another thread for. */
+enum { TASK_WORK_MIN = 1 << 19 };
+/* Multiplications per cycle of one thread, roughly. */
+static const double WORK_PER_CYCLE = 2.0 * LS_LANES;
+
+static size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
+static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
+
+/* -- the cut ---------------------------------------------------------------------------------- */
+
+/* Estimated cycles until the last of `threads` threads is done. */
+static double split_time(const ls_split_problem *p, ls_split split, int threads)
+{
+    const double rows = (double)(ceil_div(p->row_tiles, split.row_parts) * LS_TILE_ROWS);
+    const double columns = (double)(ceil_div(p->column_tiles, split.column_parts) * LS_TILE_COLUMNS);
+    const double rounds = (double)ceil_div(split.row_parts * split.column_parts, (size_t)threads);
+    const double part = rows * columns / WORK_PER_CYCLE + columns * p->pack_cost
+                        + rows * p->row_cost;
+    /* One round leaves a thread that was disturbed nobody to take over from it. */
+    return part * (double)p->depth * (rounds + 0.1);
+}
+
+ls_split LS_HOST(split)(const ls_split_problem *p, int threads)
+{
+    const size_t row_min = ceil_div(p->row_tiles, p->row_tiles_max);
+    const size_t column_min = ceil_div(p->column_tiles, p->column_tiles_max);
+    ls_split best = {row_min, column_min};
+    const double work = (double)(p->row_tiles * p->column_tiles) * LS_TILE_ROWS * LS_TILE_COLUMNS
+                        * (double)p->depth;
+    if (threads == 1 || work < TASK_WORK_MIN) return best;
+    const size_t most = 4 * (size_t)threads;
+    for (size_t r = row_min; r <= min_size(p->row_tiles, row_min * most); r++) {
+        for (size_t c = column_min; c <= min_size(p->column_tiles, column_min * most); c++) {
+            if (r * c > row_min * column_min * most) break;
+            const ls_split split = {r, c};
+            if (split_time(p, split, threads) < split_time(p, best, threads)) best = split;
+        }
+    }
+    return best;
+}
+
+/* -- one part --------------------------------------------------------------------------------- */
+
+/* Scratch of a task, in floats: panels, then a tile's rows of A, then, with accumulate, the partial
+ * sums of a part, rows PART_COLUMNS apart. */
+enum {
+    PART_COLUMNS = PART_PANELS * LS_TILE_COLUMNS,
+    PANELS_FLOATS = LS_BLOCK_DEPTH * PART_COLUMNS,
+    ROWS_FLOATS = LS_TILE_ROWS * LS_ROW_STEP + LS_LANES,
+    SCRATCH_FLOATS = LS_SCRATCH_BYTES / sizeof(float),
+    PARTIAL_TILES = (SCRATCH_FLOATS - PANELS_FLOATS - ROWS_FLOATS) / (LS_TILE_ROWS * PART_COLUMNS),
+};
+_Static_assert(PARTIAL_TILES > 0, "panels, rows and partial sums fit into scratch memory");
+
+typedef struct {
+    const ls_product *product;
+    ls_pool *pool;
+    ls_split split;
+    size_t group;       /* rows in a group; all of them where there are no groups */
+    size_t group_tiles; /* tiles in a group */
+    size_t row_tiles, column_tiles;
+} job;
+
+/* The part of C that a task computes, and where it keeps what. */
+typedef struct {
+    size_t first_tile, last_tile;     /* tiles of rows */
+    size_t first_column, last_column;
+    float *panels, *rows, *partial;
+} part;
+
+/* First row of tile `tile`: a group's rows are dealt to its tiles as evenly as may be. */
+static size_t tile_row(const job *j, size_t tile)
+{
+    const size_t group = tile / j->group_tiles, within = tile % j->group_tiles;
+    return group * j->group + within * j->group / j->group_tiles;
+}
+
+static float *row_of_c(const job *j, size_t row)
+{
+    const ls_product *p = j->product;
+    if (p->group == 0) return p->C + row * p->step;
+    return p->place(p->operands, row / p->group) + row % p->group * p->step;
+}
+
+static void pack_panels(const ls_product *p, const part *a, size_t k, size_t depth)
+{
+    float *panel = a->panels;
+    for (size_t n = a->first_column; n < a->last_column; n += LS_TILE_COLUMNS) {
+        p->pack(p->operands, k, depth, n, min_size(LS_TILE_COLUMNS, a->last_column - n), panel);
+        panel += depth * LS_TILE_COLUMNS;
+    }
+}
+
+/* One tile of rows against all panels of block [k, k + depth). */
+static void run_rows(const job *j, const part *a, size_t tile_index, size_t k, size_t depth)
+{
+    const ls_product *p = j->product;
+    const size_t row = tile_row(j, tile_index);
+    const bool first = k == 0, last = k + depth == p->depth;
+    float *C = row_of_c(j, row) + a->first_column;
+    float *unfinished = C;
+    size_t unfinished_step = p->step;
+    if (p->accumulate) {
+        unfinished = a->partial + (row - tile_row(j, a->first_tile)) * PART_COLUMNS;
+        unfinished_step = PART_COLUMNS;
+    }
+    ls_tile_source old = {C, p->step};
+    ls_tile tile = {
+        .rows = (int)(tile_row(j, tile_index + 1) - row),
+        .depth = depth,
+        .b = a->panels,
+        .b_step = LS_TILE_COLUMNS,
+        .from = {first ? NULL : unfinished, unfinished_step},
+        .finish = last,
+        .bias = p->bias == NULL ? NULL : p->bias + a->first_column,
+        .add_count = p->accumulate ? 1 : 0,
+        .add = &old,
+        .relu = p->relu,
+        .to = last ? C : unfinished,
+        .to_step = last ? p->step : unfinished_step,
+    };
+    p->take_rows(p->operands, row, k, depth, a->rows, &tile);
+    for (size_t n = a->first_column; n < a->last_column; n += LS_TILE_COLUMNS) {
+        tile.columns = min_size(LS_TILE_COLUMNS, a->last_column - n);
+        LS_HOST(tile)(&tile);
+        tile.b += depth * LS_TILE_COLUMNS;
+        if (tile.from.p != NULL) tile.from.p += LS_TILE_COLUMNS;
+        if (tile.bias != NULL) tile.bias += LS_TILE_COLUMNS;
+        old.p += LS_TILE_COLUMNS;
+        tile.to += LS_TILE_COLUMNS;
+    }
+}
+
+static void run_part(void *arg, size_t task, int thread)
+{
+    const job *j = arg;
+    const ls_product *p = j->product;
+    const size_t r = task / j->split.column_parts, c = task % j->split.column_parts;
+    float *scratch = ls_pool_scratch(j->pool, thread);
+    const part a = {
+        .first_tile = r * j->row_tiles / j->split.row_parts,
+        .last_tile = (r + 1) * j->row_tiles / j->split.row_parts,
+        .first_column = c * j->column_tiles / j->split.column_parts * LS_TILE_COLUMNS,
+        .last_column = min_size(p->columns, (c + 1) * j->column_tiles / j->split.column_parts
+                                                * LS_TILE_COLUMNS),
+        .panels = scratch,
+        .rows = scratch + PANELS_FLOATS,
+        .partial = scratch + PANELS_FLOATS + ROWS_FLOATS,
+    };
+    const size_t blocks = p->depth == 0 ? 1 : ceil_div(p->depth, LS_BLOCK_DEPTH);
+    for (size_t block = 0; block < blocks; block++) {
+        const size_t k = block * p->depth / blocks;
+        const size_t depth = (block + 1) * p->depth / blocks - k;
+        pack_panels(p, &a, k, depth);
+        for (size_t t = a.first_tile; t < a.last_tile; t++) run_rows(j, &a, t, k, depth);
+    }
+}
+
+void LS_HOST(product)(ls_pool *pool, const ls_product *p)
+{
+    if (p->rows == 0 || p->columns == 0) return;
+    const size_t group = p->group > 0 ? p->group : p->rows;
+    const size_t group_tiles = ceil_div(group, LS_TILE_ROWS);
+    job j = {
+        .product = p,
+        .pool = pool,
+        .group = group,
+        .group_tiles = group_tiles,
+        .row_tiles = p->rows / group * group_tiles,
+        .column_tiles = ceil_div(p->columns, LS_TILE_COLUMNS),
+    };
+    const ls_split_problem problem = {
+        .row_tiles = j.row_tiles,
+        .column_tiles = j.column_tiles,
+        .depth = p->depth,
+        .row_tiles_max = p->accumulate ? PARTIAL_TILES : j.row_tiles,
+        .column_tiles_max = PART_PANELS,
+        .row_cost = p->row_cost,
+        .pack_cost = p->pack_cost,
+    };
+    j.split = LS_HOST(split)(&problem, ls_pool_thread_count(pool));
+    ls_pool_run(pool, j.split.row_parts * j.split.column_parts, run_part, &j);
+}

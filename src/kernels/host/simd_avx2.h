@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+/* simd_avx2.h -- vector words of eight floats: AVX2 with FMA. The functions are listed in host.h.
+ *
+ * The tile is 6 x 16: 12 accumulators, 2 words of B and 1 of A fill 15 of the 16 registers, and 12
+ * independent chains cover the latency (4 or 5 cycles) of two FMA units.
+ */
+#ifndef LS_KERNELS_HOST_SIMD_AVX2_H
+#define LS_KERNELS_HOST_SIMD_AVX2_H
+
+#include <immintrin.h>
+#include <stddef.h>
+
+enum { LS_LANES = 8, LS_TILE_ROWS = 6, LS_TILE_VECTORS = 2 };
+#define LS_TILE_ROW_COUNTS(X) X(1) X(2) X(3) X(4) X(5) X(6)
+
+typedef __m256 ls_vec;
+
+static inline ls_vec ls_vec_zero(void) { return _mm256_setzero_ps(); }
+static inline ls_vec ls_vec_set(float x) { return _mm256_set1_ps(x); }
+static inline ls_vec ls_vec_load(const float *p) { return _mm256_loadu_ps(p); }
+static inline void ls_vec_store(float *p, ls_vec v) { _mm256_storeu_ps(p, v); }
+
+/* All ones in the first n lanes. */
+static inline __m256i ls_vec_first(size_t n)
+{
+    const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), lane);
+}
+
+static inline ls_vec ls_vec_load_part(const float *p, size_t n)
+{
+    return _mm256_maskload_ps(p, ls_vec_first(n));
+}
+
+static inline void ls_vec_store_part(float *p, ls_vec v, size_t n)
+{
+    _mm256_maskstore_ps(p, ls_vec_first(n), v);
+}
+
+static inline ls_vec ls_vec_fma(ls_vec a, ls_vec b, ls_vec c) { return _mm256_fmadd_ps(a, b, c); }
+static inline ls_vec ls_vec_add(ls_vec a, ls_vec b) { return _mm256_add_ps(a, b); }
+
+static inline ls_vec ls_vec_relu(ls_vec v)
+{
+    return _mm256_andnot_ps(_mm256_cmp_ps(v, _mm256_setzero_ps(), _CMP_LE_OQ), v);
+}
+
+/* 2 x 2 corners of pairs, then of quarters, then of halves. */
+static inline void ls_vec_transpose(ls_vec *v)
+{
+    ls_vec pair[8], quad[8];
+    for (int i = 0; i < 8; i += 2) {
+        pair[i] = _mm256_unpacklo_ps(v[i], v[i + 1]);
+        pair[i + 1] = _mm256_unpackhi_ps(v[i], v[i + 1]);
+    }
+    for (int i = 0; i < 8; i += 4) {
+        quad[i] = _mm256_shuffle_ps(pair[i], pair[i + 2], 0x44);
+        quad[i + 1] = _mm256_shuffle_ps(pair[i], pair[i + 2], 0xee);
+        quad[i + 2] = _mm256_shuffle_ps(pair[i + 1], pair[i + 3], 0x44);
+        quad[i + 3] = _mm256_shuffle_ps(pair[i + 1], pair[i + 3], 0xee);
+    }
+    for (int i = 0; i < 4; i++) {
+        v[i] = _mm256_permute2f128_ps(quad[i], quad[i + 4], 0x20);
+        v[i + 4] = _mm256_permute2f128_ps(quad[i], quad[i + 4], 0x31);
+    }
+}
+
+#endif

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/* simd_avx512.h -- vector words of sixteen floats: AVX-512. The functions are listed in host.h.
+ *
+ * The tile is 14 x 32: 28 accumulators, 2 words of B and 1 of A fill 31 of the 32 registers. Parts
+ * of a word cost nothing here: every load and store can be masked.
+ */
+#ifndef LS_KERNELS_HOST_SIMD_AVX512_H
+#define LS_KERNELS_HOST_SIMD_AVX512_H
+
+#include <immintrin.h>
+#include <stddef.h>
+
+enum { LS_LANES = 16, LS_TILE_ROWS = 14, LS_TILE_VECTORS = 2 };
+#define LS_TILE_ROW_COUNTS(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) \
+    X(10) X(11) X(12) X(13) X(14)
+
+typedef __m512 ls_vec;
+
+static inline ls_vec ls_vec_zero(void) { return _mm512_setzero_ps(); }
+static inline ls_vec ls_vec_set(float x) { return _mm512_set1_ps(x); }
+static inline ls_vec ls_vec_load(const float *p) { return _mm512_loadu_ps(p); }
+static inline void ls_vec_store(float *p, ls_vec v) { _mm512_storeu_ps(p, v); }
+
+static inline __mmask16 ls_vec_first(size_t n) { return (__mmask16)((1u << n) - 1); }
+
+static inline ls_vec ls_vec_load_part(const float *p, size_t n)
+{
+    return _mm512_maskz_loadu_ps(ls_vec_first(n), p);
+}
+
+static inline void ls_vec_store_part(float *p, ls_vec v, size_t n)
+{
+    _mm512_mask_storeu_ps(p, ls_vec_first(n), v);
+}
+
+static inline ls_vec ls_vec_fma(ls_vec a, ls_vec b, ls_vec c) { return _mm512_fmadd_ps(a, b, c); }
+static inline ls_vec ls_vec_add(ls_vec a, ls_vec b) { return _mm512_add_ps(a, b); }
+
+/* Keep the lanes that are not <= 0: the greater ones and the NaN. */
+static inline ls_vec ls_vec_relu(ls_vec v)
+{
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_NLE_UQ), v);
+}
+
+/* 2 x 2 corners of pairs, then of quarters, eighths and halves. */
+static inline void ls_vec_transpose(ls_vec *v)
+{
+    ls_vec pair[16], quad[16];
+    for (int i = 0; i < 16; i += 2) {
+        pair[i] = _mm512_unpacklo_ps(v[i], v[i + 1]);
+        pair[i + 1] = _mm512_unpackhi_ps(v[i], v[i + 1]);
+    }
+    for (int i = 0; i < 16; i += 4) {
+        quad[i] = _mm512_shuffle_ps(pair[i], pair[i + 2], 0x44);
+        quad[i + 1] = _mm512_shuffle_ps(pair[i], pair[i + 2], 0xee);
+        quad[i + 2] = _mm512_shuffle_ps(pair[i + 1], pair[i + 3], 0x44);
+        quad[i + 3] = _mm512_shuffle_ps(pair[i + 1], pair[i + 3], 0xee);
+    }
+    /* quad[4 g + i] holds rows 4 g .. 4 g + 3 of columns i, i + 4, i + 8, i + 12. */
+    for (int i = 0; i < 4; i++) {
+        const ls_vec a = _mm512_shuffle_f32x4(quad[i], quad[4 + i], 0x88);
+        const ls_vec b = _mm512_shuffle_f32x4(quad[i], quad[4 + i], 0xdd);
+        const ls_vec c = _mm512_shuffle_f32x4(quad[8 + i], quad[12 + i], 0x88);
+        const ls_vec d = _mm512_shuffle_f32x4(quad[8 + i], quad[12 + i], 0xdd);
+        v[i] = _mm512_shuffle_f32x4(a, c, 0x88);
+        v[8 + i] = _mm512_shuffle_f32x4(a, c, 0xdd);
+        v[4 + i] = _mm512_shuffle_f32x4(b, d, 0x88);
+        v[12 + i] = _mm512_shuffle_f32x4(b, d, 0xdd);
+    }
+}
+
+#endif

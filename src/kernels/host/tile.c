@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT */
+/* tile.c -- the micro-kernel, written once for all instruction sets and tile sizes.
+ *
+ *              b[k]   |  word 0  |  word 1  |
+ *      a[0,k] ------> | acc[0,0] | acc[0,1] |      for every k: load the words of b[k]; for every
+ *      a[1,k] ------> | acc[1,0] | acc[1,1] |      row broadcast a[i,k] and do one fma per word.
+ *        ...          |   ...    |   ...    |      acc stays in registers.
+ *
+ * Each lane of each accumulator is one chain: k ascending, one fused multiply-add per term. Words
+ * that lie past the last column are computed and never stored.
+ *
+ * The function below is expanded for every number of rows and words, so that a narrow or low tile
+ * does no work for rows it does not have; the compiler unrolls the loops over constants. A row's
+ * address would need a register of its own for each of up to 14 rows; three rows share one pointer
+ * instead, p, p + step, p + 2 step being address modes of x86.
+ */
+#include "kernels/host/tile.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+enum { ROWS_PER_POINTER = 3 };
+
+/* Word `v` of `vectors` of a row of `columns` floats that starts at p. */
+INLINE ls_vec word_load(const float *p, int v, int vectors, size_t columns)
+{
+    const size_t rest = columns - (size_t)v * LS_LANES;
+    if (v + 1 == vectors && rest < LS_LANES) return ls_vec_load_part(p + v * LS_LANES, rest);
+    return ls_vec_load(p + v * LS_LANES);
+}
+
+INLINE void word_store(float *p, ls_vec x, int v, int vectors, size_t columns)
+{
+    const size_t rest = columns - (size_t)v * LS_LANES;
+    if (v + 1 == vectors && rest < LS_LANES) ls_vec_store_part(p + v * LS_LANES, x, rest);
+    else ls_vec_store(p + v * LS_LANES, x);
+}
+
+INLINE void tile_multiply(const ls_tile *t, ls_vec acc[][LS_TILE_VECTORS], int rows, int vectors)
+{
+    const size_t row_step = t->a_row_step;
+    const float *a[(LS_TILE_ROWS + ROWS_PER_POINTER - 1) / ROWS_PER_POINTER];
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; i += ROWS_PER_POINTER) {
+        a[i / ROWS_PER_POINTER] = t->a + (size_t)i * row_step;
+    }
+    const float *b = t->b;
+    for (size_t k = t->depth; k > 0; k--) {
+        ls_vec word[LS_TILE_VECTORS];
+#pragma GCC unroll 16
+        for (int v = 0; v < vectors; v++) word[v] = ls_vec_load(b + v * LS_LANES);
+#pragma GCC unroll 16
+        for (int i = 0; i < rows; i++) {
+            const ls_vec x = ls_vec_set(
+                a[i / ROWS_PER_POINTER][(size_t)(i % ROWS_PER_POINTER) * row_step]);
+#pragma GCC unroll 16
+            for (int v = 0; v < vectors; v++) acc[i][v] = ls_vec_fma(x, word[v], acc[i][v]);
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < rows; i += ROWS_PER_POINTER) a[i / ROWS_PER_POINTER] += t->a_step;
+        b += t->b_step;
+    }
+}
+
+/* What follows the last term of a chain. */
+INLINE void tile_finish(const ls_tile *t, ls_vec acc[][LS_TILE_VECTORS], int rows, int vectors)
+{
+    if (t->bias != NULL) {
+#pragma GCC unroll 16
+        for (int v = 0; v < vectors; v++) {
+            const ls_vec bias = word_load(t->bias, v, vectors, t->columns);
+#pragma GCC unroll 16
+            for (int i = 0; i < rows; i++) acc[i][v] = ls_vec_add(acc[i][v], bias);
+        }
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; i++) {
+#pragma GCC unroll 16
+        for (int v = 0; v < vectors; v++) acc[i][v] = ls_vec_add(acc[i][v], ls_vec_zero());
+    }
+    for (int m = 0; m < t->add_count; m++) {
+#pragma GCC unroll 16
+        for (int i = 0; i < rows; i++) {
+            const float *row = t->add[m].p + (size_t)i * t->add[m].step;
+#pragma GCC unroll 16
+            for (int v = 0; v < vectors; v++) {
+                acc[i][v] = ls_vec_add(word_load(row, v, vectors, t->columns), acc[i][v]);
+            }
+        }
+    }
+    if (t->relu) {
+#pragma GCC unroll 16
+        for (int i = 0; i < rows; i++) {
+#pragma GCC unroll 16
+            for (int v = 0; v < vectors; v++) acc[i][v] = ls_vec_relu(acc[i][v]);
+        }
+    }
+}
+
+INLINE void tile_run(const ls_tile *t, int rows, int vectors)
+{
+    ls_vec acc[LS_TILE_ROWS][LS_TILE_VECTORS];
+    if (t->from.p == NULL) {
+#pragma GCC unroll 16
+        for (int i = 0; i < rows; i++) {
+#pragma GCC unroll 16
+            for (int v = 0; v < vectors; v++) acc[i][v] = ls_vec_zero();
+        }
+    } else {
+#pragma GCC unroll 16
+        for (int i = 0; i < rows; i++) {
+            const float *row = t->from.p + (size_t)i * t->from.step;
+#pragma GCC unroll 16
+            for (int v = 0; v < vectors; v++) acc[i][v] = word_load(row, v, vectors, t->columns);
+        }
+    }
+    tile_multiply(t, acc, rows, vectors);
+    if (t->finish) tile_finish(t, acc, rows, vectors);
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; i++) {
+        float *row = t->to + (size_t)i * t->to_step;
+#pragma GCC unroll 16
+        for (int v = 0; v < vectors; v++) word_store(row, acc[i][v], v, vectors, t->columns);
+    }
+}
+
+typedef void tile_fn(const ls_tile *t);
+
+#define DEFINE_NARROW(rows)                                                                       \
+    static void tile_##rows##_narrow(const ls_tile *t) { tile_run(t, rows, 1); }
+#define DEFINE_WIDE(rows)                                                                         \
+    static void tile_##rows##_wide(const ls_tile *t) { tile_run(t, rows, LS_TILE_VECTORS); }
+LS_TILE_ROW_COUNTS(DEFINE_NARROW)
+LS_TILE_ROW_COUNTS(DEFINE_WIDE)
+
+#define NAME_NARROW(rows) tile_##rows##_narrow,
+#define NAME_WIDE(rows) tile_##rows##_wide,
+static tile_fn *const narrow[] = {LS_TILE_ROW_COUNTS(NAME_NARROW)};
+static tile_fn *const wide[] = {LS_TILE_ROW_COUNTS(NAME_WIDE)};
+
+void LS_HOST(tile)(const ls_tile *tile)
+{
+    (tile->columns <= LS_LANES ? narrow : wide)[tile->rows - 1](tile);
+}
