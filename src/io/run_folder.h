@@ -7,9 +7,11 @@
  *   log.jsonl          a step a line
  *   checkpoints/       last, best, step-N (checkpoint.h)
  *
- * Opening makes the folder and proves that it can be written before step 0. Lines are flushed as they
- * are written. On resume, lines of epochs and steps that come after the checkpoint's are cut off, so
- * that a resumed run's files are those of an undisturbed one.
+ * Opening makes the folder, proves that it can be written before step 0, and keeps other processes
+ * out until it is closed. Each line is given to the system whole as it is written, so that a kill
+ * loses none; a last line that was torn is cut off at the next opening. On resume, lines of epochs
+ * and steps that come after the checkpoint's are cut off, so that a resumed run's files are those
+ * of an undisturbed one: write a step's line before the checkpoint that counts the step.
  *
  * Thread rule: used by one thread, rank 0's.
  */
@@ -28,12 +30,12 @@ typedef struct ls_run_folder ls_run_folder;
 typedef struct {
     uint64_t epoch, step;
     double lr, loss, val_loss, seconds, samples_per_second;
-    int metric_count;         /* 0 .. 2 */
+    int metric_count;           /* 0 .. 2 */
     const char *metric_name[2]; /* "accuracy", "mae", "mse" */
     double metric[2], val_metric[2];
 } ls_history_line;
 
-/* One line of log.jsonl. Seconds sum to `seconds`. */
+/* One line of log.jsonl; NaN and infinities are written as null. Seconds sum to `seconds`. */
 typedef struct {
     uint64_t epoch, step; /* epoch 1-based; step = applied updates after this one */
     double loss, regularizer, grad_norm, update_norm, lr;
@@ -42,22 +44,26 @@ typedef struct {
     bool skipped;
 } ls_log_line;
 
-/* Open `path` for a new run (must be absent or empty, unless `resume`), or continue one: then lines
- * after epoch `epochs_done` and step `steps_done` are cut off. Errors: ARGUMENT (not empty: names --resume
- * and another --out), IO (cannot be made or written: why). */
+/* Open `path` for a new run (must be absent or empty), or, with `resume`, also one that is there:
+ * then lines after epoch `epochs_done` and step `steps_done` are cut off. Temporary files that a
+ * killed process left in it are removed.
+ * Errors: ARGUMENT (not empty: names --resume and another --out; with resume: not a run's folder),
+ * IO (cannot be made or written: why; another process has it open), MEMORY. */
 LS_MUST_USE ls_status ls_run_folder_open(const char *path, bool resume, uint64_t epochs_done,
                                          uint64_t steps_done, ls_run_folder **out);
 void ls_run_folder_close(ls_run_folder *folder); /* accepts NULL */
 
 const char *ls_run_folder_path(const ls_run_folder *folder);
 
-/* "<folder>/checkpoints/<name>.safetensors"; owned by the folder, valid until the next call. */
+/* "<folder>/checkpoints/<name>.safetensors"; owned by the folder, valid until the next call.
+ * `name` has fewer than 64 bytes. */
 const char *ls_run_folder_checkpoint(ls_run_folder *folder, const char *name);
 
 /* Replace "<folder>/<name>" by `text`, atomically. For config.txt and environment.json. */
 LS_MUST_USE ls_status ls_run_folder_write(ls_run_folder *folder, const char *name,
                                           const char *text);
 
+/* Append a line. The first of history.csv writes the names of the columns before it. */
 LS_MUST_USE ls_status ls_run_folder_history(ls_run_folder *folder, const ls_history_line *line);
 LS_MUST_USE ls_status ls_run_folder_log(ls_run_folder *folder, const ls_log_line *line);
 
