@@ -283,8 +283,8 @@ static int group_start(ls_group *group)
     return started;
 }
 
-/* Wait until `started` ranks have returned: true, or until the grace after a failure is over. */
-static bool group_wait_returned(ls_group *group, int started)
+/* Wait until `started` ranks have returned, or until the grace after a failure is over. */
+static void group_wait_returned(ls_group *group, int started)
 {
     bool in_time = true;
     (void)pthread_mutex_lock(&group->lock);
@@ -299,9 +299,7 @@ static bool group_wait_returned(ls_group *group, int started)
                                            .tv_nsec = (long)((until - (double)whole) * 1e9) };
         in_time = pthread_cond_timedwait(&group->changed, &group->lock, &deadline) != ETIMEDOUT;
     }
-    const bool all = group->returned_count == started;
     (void)pthread_mutex_unlock(&group->lock);
-    return all;
 }
 
 /* Make the cause, prefixed by its rank, the record of the calling thread, and return its code.
@@ -324,13 +322,20 @@ static ls_status group_report(ls_group *group, int stuck)
     return ls_fail_again(status, text, group->place);
 }
 
-static int group_first_stuck(ls_group *group, int started)
+/* Join the ranks that have returned; the number of the first that has not, or -1. */
+static int group_join(ls_group *group, int started)
 {
-    int rank = 0;
-    (void)pthread_mutex_lock(&group->lock);
-    while (rank < started && group->slot[rank].returned) rank++;
-    (void)pthread_mutex_unlock(&group->lock);
-    return rank;
+    int stuck = -1;
+    for (int rank = started - 1; rank >= 0; rank--) {
+        (void)pthread_mutex_lock(&group->lock);
+        const bool returned = group->slot[rank].returned;
+        (void)pthread_mutex_unlock(&group->lock);
+        if (returned)
+            (void)pthread_join(group->slot[rank].thread, NULL);
+        else
+            stuck = rank;
+    }
+    return stuck;
 }
 
 ls_status ls_group_run(ls_group *group, ls_rank_fn *fn, void *arg, void (*on_stuck)(void))
@@ -340,14 +345,12 @@ ls_status ls_group_run(ls_group *group, ls_rank_fn *fn, void *arg, void (*on_stu
     group->returned_count = 0;
     for (int rank = 0; rank < group->world_size; rank++) group->slot[rank].returned = false;
     const int started = group_start(group);
-    if (!group_wait_returned(group, started)) {
-        (void)group_report(group, group_first_stuck(group, started));
-        on_stuck();
-        abort(); /* on_stuck returned, and the stuck thread still uses what would now be freed */
-    }
-    for (int rank = 0; rank < started; rank++)
-        (void)pthread_join(group->slot[rank].thread, NULL);
-    return ls_group_is_aborted(group) ? group_report(group, -1) : LS_OK;
+    group_wait_returned(group, started);
+    const int stuck = group_join(group, started);
+    const ls_status status = ls_group_is_aborted(group) ? group_report(group, stuck) : LS_OK;
+    if (stuck < 0) return status;
+    on_stuck();
+    abort(); /* it returned, and the stuck thread still uses what would now be freed */
 }
 
 /* -- meeting --------------------------------------------------------------------------------- */
