@@ -100,19 +100,23 @@ LS_INLINE int ls_is_finite(float x) { return (ls_float_bits(x) & 0x7f800000u) !=
  * neighbour on e's side, which is odd. An odd 53-bit number remembers that something was lost and
  * is never a tie, so the one conversion to 24 bits rounds as the exact sum would (S. Boldo and
  * G. Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to
- * odd", IEEE Transactions on Computers 57(4), 2008). With an infinity or a NaN e is NaN, which is
- * neither above nor below 0, and s passes as it is. No branches: a loop over it vectorises. */
+ * odd", IEEE Transactions on Computers 57(4), 2008). An infinite s or a NaN passes as it is.
+ * Integers in place of comparisons: then a loop over it vectorises on any 64-bit machine. */
 LS_INLINE float ls_soft_fmaf(float a, float b, float c)
 {
     const double product = (double)a * (double)b;
     const double s = product + (double)c;
     const double c_part = s - product;
     const double e = (product - (s - c_part)) + ((double)c - c_part);
-    uint64_t bits;
+    uint64_t bits, error;
     memcpy(&bits, &s, sizeof bits);
-    const uint64_t inexact = (uint64_t)(e < 0.0) | (uint64_t)(e > 0.0);
-    const uint64_t shrinks = (uint64_t)(e < 0.0) ^ (uint64_t)(s < 0.0);
-    bits += (inexact & ~bits) * (1 - 2 * shrinks); /* ~bits & 1 = even */
+    memcpy(&error, &e, sizeof error);
+    const uint64_t magnitude = error << 1;
+    const uint64_t inexact = (magnitude | (0 - magnitude)) >> 63; /* e != 0 */
+    const uint64_t nonfinite = (((bits >> 52) & 0x7ff) + 1) >> 11; /* s's exponent is the top */
+    const uint64_t step = inexact & ~bits & ~nonfinite; /* 1 where s must move */
+    const uint64_t shrinks = 0 - ((bits ^ error) >> 63); /* all ones: towards 0 */
+    bits += (step ^ shrinks) - shrinks;
     double odd;
     memcpy(&odd, &bits, sizeof odd);
     return (float)odd;

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* table.c -- the fast host implementations of one instruction set, as one table. */
+/* table.c -- the fast host implementations of one instruction set, as one table.
+ *
+ * Sums of shards are the reference's: a step has as few of them as it has samples, and a faster
+ * form would not be noticed.
+ */
 #include "kernels/host/host.h"
 #include "kernels/reference/reference.h"
 
@@ -8,23 +12,23 @@
 
 const ls_kernels LS_HOST(kernels) = {
     .name = LS_STRING(LS_ISA),
-    .gemm = ls_gemm_reference,
-    .conv_forward = ls_conv_forward_reference,
-    .conv_input_gradient = ls_conv_input_gradient_reference,
-    .conv_weight_gradient = ls_conv_weight_gradient_reference,
-    .batch_sum = ls_batch_sum_reference,
-    .max_pool = ls_max_pool_reference,
-    .max_pool_gradient = ls_max_pool_gradient_reference,
-    .relu = ls_relu_reference,
-    .relu_gradient = ls_relu_gradient_reference,
-    .dropout = ls_dropout_reference,
-    .softmax_loss = ls_softmax_loss_reference,
-    .squared_loss = ls_squared_loss_reference,
-    .shard_sums = ls_shard_sums_reference, /* a step has few samples: nothing to gain */
-    .gradient_finish = ls_gradient_finish_reference,
-    .weight_sums = ls_weight_sums_reference,
-    .update = ls_update_reference,
-    .digest = ls_digest_reference,
-    .nonfinite = ls_nonfinite_reference,
-    .merge = ls_merge_reference,
+    .gemm = LS_HOST(gemm),
+    .conv_forward = LS_HOST(conv_forward),
+    .conv_input_gradient = LS_HOST(conv_input_gradient),
+    .conv_weight_gradient = LS_HOST(conv_weight_gradient),
+    .batch_sum = LS_HOST(batch_sum),
+    .max_pool = LS_HOST(max_pool),
+    .max_pool_gradient = LS_HOST(max_pool_gradient),
+    .relu = LS_HOST(relu),
+    .relu_gradient = LS_HOST(relu_gradient),
+    .dropout = LS_HOST(dropout),
+    .softmax_loss = LS_HOST(softmax_loss),
+    .squared_loss = LS_HOST(squared_loss),
+    .shard_sums = ls_shard_sums_reference,
+    .gradient_finish = LS_HOST(gradient_finish),
+    .weight_sums = LS_HOST(weight_sums),
+    .update = LS_HOST(update),
+    .digest = LS_HOST(digest),
+    .nonfinite = LS_HOST(nonfinite),
+    .merge = LS_HOST(merge),
 };

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: MIT */
+/* arena.c -- host: finishing the gradient, the optimizers' update, norms of the weights.
+ *
+ * These are as fast as memory. Every tensor is walked in runs of 1024 elements that stay in the
+ * first-level cache: one vectorised loop computes them, the next squares them into the 64 double
+ * lanes of the flat sum, the next takes their digest; memory is read and written once.
+ *
+ * A task is `group` blocks of a tensor, a power of two, counted from its start: a node of the
+ * tensor's tree of blocks (the last one may be smaller, and is a node as well). Tasks leave their
+ * sums in the scratch memory of the calling thread, which none of them uses otherwise; the caller
+ * folds each tensor's by the tree. So neither the group nor the number of threads shows.
+ *
+ *     tensor 0: |block|block|block|block|block|bl    tensor 1: |block|
+ *     group 2:  |   task 0  |   task 1  |  task 2|             | task 3
+ */
+#include <math.h>
+
+#include "kernels/host/digest.h"
+#include "kernels/host/host.h"
+
+enum { RUN = 1024, GROUP = 4 };
+
+/* What a task finds in its part of a tensor. */
+typedef struct {
+    double square_sum, absolute_sum;
+    uint64_t digest;
+    uint64_t nonfinite; /* index in the tensor */
+} part;
+
+/* Work on elements [at, at + count) of a tensor, count <= RUN. Returns the values whose squares are
+ * summed: memory of an arena, or `buffer` (RUN floats). */
+typedef const float *run_fn(const void *args, const ls_arena_tensor *tensor, size_t at,
+                            size_t count, float *buffer, part *found);
+
+typedef struct {
+    const ls_arena_table *tensors;
+    const void *args;
+    run_fn *run;
+    bool absolute; /* sum the values' magnitudes as well */
+    size_t group;  /* blocks of a task */
+    part *parts;   /* [tasks] */
+} arena_loop;
+
+static size_t ceil_divide(size_t a, size_t b) { return (a + b - 1) / b; }
+
+static size_t task_count(const ls_arena_table *tensors, size_t group)
+{
+    size_t tasks = 0;
+    for (int t = 0; t < tensors->count; t++) {
+        tasks += ceil_divide(tensors->host[t].count, group * LS_FLAT_BLOCK);
+    }
+    return tasks;
+}
+
+static void add_squares(double *restrict lane, const float *restrict x, size_t count)
+{
+    size_t i = 0;
+    for (; i + LS_FLAT_LANES <= count; i += LS_FLAT_LANES) {
+        for (size_t l = 0; l < LS_FLAT_LANES; l++) {
+            lane[l] += (double)x[i + l] * (double)x[i + l];
+        }
+    }
+    for (size_t l = 0; i + l < count; l++) lane[l] += (double)x[i + l] * (double)x[i + l];
+}
+
+static void add_magnitudes(double *restrict lane, const float *restrict x, size_t count)
+{
+    size_t i = 0;
+    for (; i + LS_FLAT_LANES <= count; i += LS_FLAT_LANES) {
+        for (size_t l = 0; l < LS_FLAT_LANES; l++) {
+            lane[l] += (double)(x[i + l] < 0.0f ? -x[i + l] : x[i + l]);
+        }
+    }
+    for (size_t l = 0; i + l < count; l++) {
+        lane[l] += (double)(x[i + l] < 0.0f ? -x[i + l] : x[i + l]);
+    }
+}
+
+/* One block of a tensor: its flat sums go to the trees. */
+static void arena_block(const arena_loop *loop, const ls_arena_tensor *tensor, size_t begin,
+                        size_t end, part *found, ls_tree_f64 *squares, ls_tree_f64 *magnitudes)
+{
+    double square[LS_FLAT_LANES] = { 0 }, magnitude[LS_FLAT_LANES] = { 0 };
+    float buffer[RUN];
+    for (size_t at = begin; at < end; at += RUN) {
+        const size_t count = end - at < RUN ? end - at : RUN;
+        const float *x = loop->run(loop->args, tensor, at, count, buffer, found);
+        add_squares(square, x, count);
+        if (loop->absolute) add_magnitudes(magnitude, x, count);
+    }
+    ls_tree_push_f64(squares, ls_flat_lanes_f64(square));
+    if (loop->absolute) ls_tree_push_f64(magnitudes, ls_flat_lanes_f64(magnitude));
+}
+
+static void arena_task(void *loop_, size_t task, int thread)
+{
+    (void)thread;
+    const arena_loop *loop = loop_;
+    const ls_arena_tensor *tensor = loop->tensors->host;
+    const size_t extent = loop->group * LS_FLAT_BLOCK;
+    size_t number = task; /* of the task in its tensor */
+    for (; number >= ceil_divide(tensor->count, extent); tensor++) {
+        number -= ceil_divide(tensor->count, extent);
+    }
+    part *found = &loop->parts[task];
+    *found = (part){ .nonfinite = LS_ALL_FINITE };
+    ls_tree_f64 squares = { .depth = 0 }, magnitudes = { .depth = 0 };
+    const size_t left = tensor->count - number * extent;
+    const size_t end = number * extent + (left < extent ? left : extent);
+    for (size_t at = number * extent; at < end; at += LS_FLAT_BLOCK) {
+        arena_block(loop, tensor, at, end - at < LS_FLAT_BLOCK ? end : at + LS_FLAT_BLOCK, found,
+                    &squares, &magnitudes);
+    }
+    found->square_sum = ls_tree_root_f64(&squares);
+    found->absolute_sum = ls_tree_root_f64(&magnitudes);
+}
+
+/* Combine the parts of a tensor, `count` of them. */
+static part tensor_part(const part *parts, size_t count)
+{
+    part all = { .nonfinite = LS_ALL_FINITE };
+    ls_tree_f64 squares = { .depth = 0 }, magnitudes = { .depth = 0 };
+    for (size_t i = 0; i < count; i++) {
+        ls_tree_push_f64(&squares, parts[i].square_sum);
+        ls_tree_push_f64(&magnitudes, parts[i].absolute_sum);
+        all.digest += parts[i].digest;
+        if (parts[i].nonfinite < all.nonfinite) all.nonfinite = parts[i].nonfinite;
+    }
+    all.square_sum = ls_tree_root_f64(&squares);
+    all.absolute_sum = ls_tree_root_f64(&magnitudes);
+    return all;
+}
+
+/* Run the loop over all tensors and pass each tensor's combined part to `store`. */
+static void arena_run(ls_stream *stream, arena_loop *loop,
+                      void (*store)(const void *args, int tensor, const part *all))
+{
+    ls_pool *pool = stream->device->pool;
+    loop->group = GROUP;
+    while (task_count(loop->tensors, loop->group) > LS_SCRATCH_BYTES / sizeof(part)) {
+        loop->group *= 2;
+    }
+    loop->parts = ls_pool_scratch(pool, 0);
+    ls_pool_run(pool, task_count(loop->tensors, loop->group), arena_task, loop);
+    const part *parts = loop->parts;
+    for (int t = 0; t < loop->tensors->count; t++) {
+        const size_t count =
+            ceil_divide(loop->tensors->host[t].count, loop->group * LS_FLAT_BLOCK);
+        const part all = tensor_part(parts, count);
+        store(loop->args, t, &all);
+        parts += count;
+    }
+}
+
+/* -- finishing the gradient -------------------------------------------------------------------- */
+
+static const float *finish_run(const void *args_, const ls_arena_tensor *tensor, size_t at,
+                               size_t count, float *buffer, part *found)
+{
+    (void)buffer;
+    const ls_gradient_finish_args *args = args_;
+    const float scale = args->scale, l2_twice = tensor->l2_twice, l1 = tensor->l1;
+    const float *restrict w = args->w + tensor->begin + at;
+    float *restrict g = args->g + tensor->begin + at;
+    if (found->nonfinite == LS_ALL_FINITE && ls_has_nonfinite(g, count)) {
+        found->nonfinite = at + ls_nonfinite_at(g);
+    }
+    for (size_t i = 0; i < count; i++) g[i] = g[i] * scale;
+    if (l2_twice != 0.0f) {
+        for (size_t i = 0; i < count; i++) g[i] = ls_fmaf(l2_twice, w[i], g[i]);
+    }
+    if (l1 != 0.0f) {
+        for (size_t i = 0; i < count; i++) {
+            const float below = w[i] < 0.0f ? -1.0f : 0.0f;
+            g[i] = g[i] + l1 * (w[i] > 0.0f ? 1.0f : below);
+        }
+    }
+    return g;
+}
+
+static void finish_store(const void *args_, int t, const part *all)
+{
+    const ls_gradient_finish_args *args = args_;
+    args->square_sum[t] = all->square_sum;
+    args->nonfinite[t] = all->nonfinite;
+}
+
+ls_status LS_HOST(gradient_finish)(ls_stream *stream, const ls_gradient_finish_args *args)
+{
+    arena_loop loop = { .tensors = args->tensors, .args = args, .run = finish_run };
+    arena_run(stream, &loop, finish_store);
+    return LS_OK;
+}
+
+/* -- sums of the weights ----------------------------------------------------------------------- */
+
+static const float *weights_run(const void *args_, const ls_arena_tensor *tensor, size_t at,
+                                size_t count, float *buffer, part *found)
+{
+    (void)count;
+    (void)buffer;
+    (void)found;
+    const ls_weight_sums_args *args = args_;
+    return args->w + tensor->begin + at;
+}
+
+static void weights_store(const void *args_, int t, const part *all)
+{
+    const ls_weight_sums_args *args = args_;
+    args->square_sum[t] = all->square_sum;
+    args->absolute_sum[t] = all->absolute_sum;
+}
+
+ls_status LS_HOST(weight_sums)(ls_stream *stream, const ls_weight_sums_args *args)
+{
+    arena_loop loop = {
+        .tensors = args->tensors, .args = args, .run = weights_run, .absolute = true
+    };
+    arena_run(stream, &loop, weights_store);
+    return LS_OK;
+}
+
+/* -- update ------------------------------------------------------------------------------------ */
+
+/* Each writes new weights and slots, and what was added to the weights. The formulas are those of
+ * kernels.h. */
+static void sgd_run(const ls_update_args *args, const float *restrict g, float *restrict w,
+                    size_t count, float *restrict change)
+{
+    const float rate = -args->rate;
+    for (size_t i = 0; i < count; i++) {
+        const float before = w[i];
+        w[i] = ls_fmaf(rate, g[i], before);
+        change[i] = w[i] - before;
+    }
+}
+
+static void momentum_run(const ls_update_args *args, const float *restrict g, float *restrict w,
+                         float *restrict slot, size_t count, float *restrict change)
+{
+    const float rate = args->rate, momentum = args->momentum;
+    for (size_t i = 0; i < count; i++) {
+        const float before = w[i], u = ls_fmaf(momentum, slot[i], -(rate * g[i]));
+        slot[i] = ls_slot_flush(u);
+        w[i] = before + u;
+        change[i] = w[i] - before;
+    }
+}
+
+static void adam_run(const ls_update_args *args, const float *restrict g, float *restrict w,
+                     float *restrict slot0, float *restrict slot1, size_t count,
+                     float *restrict change)
+{
+    const float rate = -args->rate, epsilon = args->epsilon;
+    const float beta1 = args->one_minus_beta1, beta2 = args->one_minus_beta2;
+    for (size_t i = 0; i < count; i++) {
+        const float before = w[i];
+        const float m = ls_fmaf(beta1, g[i] - slot0[i], slot0[i]);
+        const float v = ls_fmaf(beta2, ls_fmaf(g[i], g[i], -slot1[i]), slot1[i]);
+        slot0[i] = ls_slot_flush(m);
+        slot1[i] = ls_slot_flush(v);
+        w[i] = ls_fmaf(rate, m / (sqrtf(v) + epsilon), before);
+        change[i] = w[i] - before;
+    }
+}
+
+static const float *update_run(const void *args_, const ls_arena_tensor *tensor, size_t at,
+                               size_t count, float *buffer, part *found)
+{
+    const ls_update_args *args = args_;
+    const size_t first = tensor->begin + at;
+    const float *g = args->g + first;
+    float *w = args->w + first;
+    if (args->optimizer == LS_OPTIMIZER_SGD) {
+        sgd_run(args, g, w, count, buffer);
+    } else if (args->optimizer == LS_OPTIMIZER_MOMENTUM) {
+        momentum_run(args, g, w, args->slot0 + first, count, buffer);
+    } else {
+        adam_run(args, g, w, args->slot0 + first, args->slot1 + first, count, buffer);
+    }
+    found->digest += ls_digest_run(w, first, count);
+    return buffer;
+}
+
+static void update_store(const void *args_, int t, const part *all)
+{
+    const ls_update_args *args = args_;
+    args->update_square_sum[t] = all->square_sum;
+    *args->digest += all->digest;
+}
+
+ls_status LS_HOST(update)(ls_stream *stream, const ls_update_args *args)
+{
+    *args->digest = 0;
+    arena_loop loop = { .tensors = args->tensors, .args = args, .run = update_run };
+    arena_run(stream, &loop, update_store);
+    return LS_OK;
+}
