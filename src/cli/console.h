@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/* console.h -- a run's progress on standard output.
+ *
+ * On a terminal: one live line per epoch, redrawn at most ten times a second, with the time that is
+ * left; the finished epoch's line replaces it. In a pipe or a file: the finished epochs' lines
+ * alone.
+ * Warnings and notes go to standard error.
+ *
+ * Thread rule: the trainer calls the observer's functions one at a time.
+ */
+#ifndef LS_CLI_CONSOLE_H
+#define LS_CLI_CONSOLE_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "train/trainer.h"
+
+typedef struct {
+    bool is_live;        /* standard output is a terminal */
+    bool is_quiet;       /* say nothing about epochs and plans: verify's inner runs */
+    bool is_drawn;       /* a live line is on the screen */
+    double drawn_at;     /* seconds, ls_clock */
+} ls_console;
+
+void ls_console_init(ls_console *console);
+
+/* What to give to ls_train; borrows `console`. */
+ls_observer ls_console_observer(ls_console *console);
+
+/* Take a live line off the screen, before something else is printed. */
+void ls_console_clear(ls_console *console);
+
+/* "epoch  3/10  loss 0.1234  accuracy 0.9876  val_loss ...", with a newline. epochs 0: unknown. */
+void ls_console_print_epoch(FILE *out, const ls_history_line *line, uint64_t epochs);
+
+/* A number for people: four decimals, or an exponent where they would hide it. */
+enum { LS_READABLE_BYTES = 32 };
+const char *ls_readable(double x, char out[LS_READABLE_BYTES]);
+
+#endif

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/* eval.c -- `lockstep eval`: loss and metric of a checkpoint on a data set. */
+#include "cli/evaluation.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/console.h"
+
+enum { FLAG_PART };
+
+ls_status ls_evaluate_argument(const ls_invocation *v, int part_flag, ls_evaluated *out,
+                               float **rows, size_t *columns)
+{
+    *out = (ls_evaluated){ 0 };
+    const char *part = v->flag[part_flag] ? v->flag[part_flag] : "test";
+    out->train_part = strcmp(part, "train") == 0;
+    if (!out->train_part && strcmp(part, "test") != 0) {
+        return ls_fail(LS_ERR_ARGUMENT, "--part: found '%.60s', expected train or test", part);
+    }
+    ls_config given;
+    ls_config_init(&given);
+    LS_TRY(ls_checkpoint_argument(v->argument[0], out->checkpoint, sizeof out->checkpoint));
+    LS_TRY(ls_checkpoint_config(out->checkpoint, &out->stored));
+    LS_TRY(ls_invocation_config(v, &given));
+    snprintf(out->data, sizeof out->data, "%s", given.data[0] ? given.data : out->stored.data);
+    LS_TRY(ls_evaluate(out->checkpoint, out->data, given.devices, given.threads, given.timeout_s,
+                       out->train_part, &out->result, rows, columns));
+    if (out->result.data_note[0]) fprintf(stderr, "lockstep: %s\n", out->result.data_note);
+    return LS_OK;
+}
+
+static ls_status run_eval(const ls_invocation *v, int *exit_code)
+{
+    (void)exit_code;
+    ls_evaluated e;
+    LS_TRY(ls_evaluate_argument(v, FLAG_PART, &e, NULL, NULL));
+    char loss[LS_READABLE_BYTES], metric[LS_READABLE_BYTES];
+    printf("checkpoint  %s\ndata        %s\nsamples     %zu\nloss        %s\n%-11s %s\n",
+           e.checkpoint, e.data, e.result.samples, ls_readable(e.result.loss, loss),
+           e.result.metric_name, ls_readable(e.result.metric, metric));
+    return LS_OK;
+}
+
+static const char *const eval_options[] = { "data", "devices", "threads", "timeout", "p2p", NULL };
+
+const ls_command ls_command_eval = {
+    .name = "eval",
+    .arguments = "CHECKPOINT [--data SPEC] [option ...]",
+    .summary = "loss and metric of a checkpoint on a data set",
+    .about =
+        "Evaluates every sample of the test part (or of the training part, where there is no test\n"
+        "part) exactly once. CHECKPOINT is a .safetensors file or a run folder. Without --data it\n"
+        "is the data that the checkpoint was trained on. The result is the same, bit for bit, for\n"
+        "any --devices and --threads.\n",
+    .arguments_min = 1,
+    .arguments_max = 1,
+    .takes = eval_options,
+    .flag = { [FLAG_PART] = { "part", "test|train", "which part of the data (default test)" } },
+    .run = run_eval,
+};

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+/* options.h -- a command line becomes an invocation: which command, its arguments, its options.
+ *
+ * GNU style: `--name value`, `--name=value`; options and arguments in any order; `--` ends options.
+ * A name must be written in full. Options of the run are those of train/config.h's table, of which
+ * a command takes all or a few; a command may add flags of its own, which win over the table's.
+ *
+ * Where a value comes from, the later wins: the table's default, the checkpoint that --resume
+ * names, the environment (LOCKSTEP_P2P), the file that --config names, the command line.
+ */
+#ifndef LS_CLI_OPTIONS_H
+#define LS_CLI_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "status.h"
+#include "train/config.h"
+
+#define LS_VERSION "0.1.0"
+
+enum { LS_ARGUMENTS_MAX = 4, LS_FLAGS_MAX = 4, LS_GIVEN_MAX = 64 };
+
+/* An option of one command that is no option of a run. */
+typedef struct {
+    const char *name;    /* "text"; NULL ends a list */
+    const char *value;   /* placeholder in help; NULL: it takes no value */
+    const char *help;
+} ls_flag;
+
+struct ls_invocation;
+
+typedef struct ls_command {
+    const char *name;            /* "train"; "data verify" is "data" with an argument */
+    const char *arguments;       /* "MODEL --data SPEC [option ...]", for the usage line */
+    const char *summary;         /* for the list of commands */
+    const char *about;           /* a paragraph of its help, ended by a newline */
+    int arguments_min, arguments_max;
+    bool takes_model;            /* the first argument is the configuration's model */
+    bool takes_all;              /* every option of the table */
+    const char *const *takes;    /* else these, NULL-terminated; NULL: none */
+    ls_flag flag[LS_FLAGS_MAX];
+    /* Errors: any; *exit_code stays 0 unless the command ends in another way than a failure. */
+    ls_status (*run)(const struct ls_invocation *invocation, int *exit_code);
+} ls_command;
+
+extern const ls_command ls_command_train, ls_command_eval, ls_command_predict, ls_command_show,
+    ls_command_devices, ls_command_verify, ls_command_data;
+
+/* All texts are borrowed from argv. */
+typedef struct ls_invocation {
+    const ls_command *command;
+    const char *argument[LS_ARGUMENTS_MAX];
+    int argument_count;
+    struct {
+        const char *name;        /* of the table, without dashes */
+        const char *text;        /* NULL: the flag form */
+    } given[LS_GIVEN_MAX];       /* in the order of the command line */
+    int given_count;
+    const char *flag[LS_FLAGS_MAX]; /* by the command's flags: the value, "" if it takes none, or
+                                       NULL if it was not given */
+    const char *config_file;     /* --config, or NULL */
+    bool help;                   /* --help: nothing else was checked */
+} ls_invocation;
+
+/* argv: what follows the command's name. Errors: ARGUMENT. */
+LS_MUST_USE ls_status ls_invocation_init(ls_invocation *invocation, const ls_command *command,
+                                         int argc, char *const *argv);
+
+/* Was `name` of the table given on the command line? */
+bool ls_invocation_has(const ls_invocation *invocation, const char *name);
+
+/* Set in `config`, which holds defaults or a checkpoint's values: environment, --config, options,
+ * MODEL. Errors: ARGUMENT. */
+LS_MUST_USE ls_status ls_invocation_config(const ls_invocation *invocation, ls_config *config);
+
+/* A flag's value as a whole number in low .. high; `otherwise` if it was not given. */
+LS_MUST_USE ls_status ls_flag_count(const ls_invocation *invocation, int flag, int low, int high,
+                                    int otherwise, int *out);
+
+/* The file that a CHECKPOINT argument means: itself, or the last one of a run folder. */
+LS_MUST_USE ls_status ls_checkpoint_argument(const char *argument, char *path, size_t bytes);
+
+/* `lockstep COMMAND --help`. */
+void ls_print_help(FILE *out, const ls_command *command);
+
+#endif

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT */
+/* report.c -- see report.h. Only sentences; every number comes from the plan or the result. */
+#include "cli/report.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "cli/console.h"
+#include "numerics.h"
+
+static const char *const row_format = "  %-12s";
+
+static void begin_row(FILE *out, const char *name) { fprintf(out, row_format, name); }
+
+const char *ls_with_unit(double bytes, char out[LS_UNIT_BYTES])
+{
+    static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB" };
+    int u = 0;
+    for (; bytes >= 1024 && u < 5; u++) bytes /= 1024;
+    snprintf(out, LS_UNIT_BYTES, u == 0 ? "%.0f %s" : "%.1f %s", bytes, unit[u]);
+    return out;
+}
+
+void ls_print_shell_word(FILE *out, const char *text)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_-./:,=+%@^";
+    if (text[0] && text[strspn(text, plain)] == '\0') {
+        fputs(text, out);
+        return;
+    }
+    fputc('\'', out);
+    for (; *text; text++) {
+        if (*text == '\'') fputs("'\\''", out);
+        else fputc(*text, out);
+    }
+    fputc('\'', out);
+}
+
+/* -- before --------------------------------------------------------------------------------- */
+
+void ls_batch_split(size_t global_batch, int shards, int world_size, char out[LS_SPLIT_BYTES])
+{
+    size_t part[LS_SHARD_MAX];
+    bool is_even = true;
+    for (int r = 0; r < world_size; r++) {
+        const int first = ls_rank_shard_begin(r, shards, world_size);
+        const int end = ls_rank_shard_begin(r + 1, shards, world_size);
+        part[r] = ls_shard_begin(end, global_batch, shards) -
+                  ls_shard_begin(first, global_batch, shards);
+        is_even = is_even && part[r] == part[0];
+    }
+    int n = snprintf(out, LS_SPLIT_BYTES, "global %zu", global_batch);
+    if (is_even) {
+        snprintf(out + n, LS_SPLIT_BYTES - (size_t)n, " = %d x %zu", world_size, part[0]);
+        return;
+    }
+    for (int r = 0; r < world_size && n < LS_SPLIT_BYTES; r++) {
+        n += snprintf(out + n, LS_SPLIT_BYTES - (size_t)n, " %s %zu", r == 0 ? "=" : "+", part[r]);
+    }
+}
+
+static void report_data(FILE *out, const ls_train_plan *plan)
+{
+    const ls_dataset_info *info = ls_dataset_describe(plan->dataset);
+    begin_row(out, "data");
+    fprintf(out, "%s: %zu training", ls_dataset_spec(plan->dataset), info->count[LS_PART_TRAIN]);
+    if (info->count[LS_PART_TEST] > 0) fprintf(out, " and %zu test", info->count[LS_PART_TEST]);
+    fputs(" samples of ", out);
+    if (info->is_image) fprintf(out, "%zux%zux%zu, ", info->height, info->width, info->channels);
+    else fprintf(out, "%zu numbers, ", info->channels);
+    if (info->task == LS_TASK_CLASSIFY) fprintf(out, "%zu classes\n", info->classes);
+    else fprintf(out, "%zu target%s\n", info->outputs, info->outputs == 1 ? "" : "s");
+}
+
+static void report_replicas(FILE *out, const ls_train_plan *plan)
+{
+    begin_row(out, "replicas");
+    fprintf(out, "%d on", plan->world_size);
+    for (int r = 0; r < plan->world_size; r++) {
+        fprintf(out, "%s %s", r > 0 ? "," : "", plan->device_name[r]);
+    }
+    fprintf(out, " (%s)\n", plan->devices->reason);
+    begin_row(out, "threads");
+    fprintf(out, "%d a replica, on %d core%s; kernels %s\n", plan->threads, ls_core_count(),
+            ls_core_count() == 1 ? "" : "s", plan->kernels);
+}
+
+static void report_batch(FILE *out, const ls_train_plan *plan)
+{
+    char split[LS_SPLIT_BYTES];
+    const ls_config *config = plan->config;
+    ls_batch_split(plan->global_batch, config->shards, plan->world_size, split);
+    begin_row(out, "batch");
+    fprintf(out, "%s; %d shards", split, config->shards);
+    if (config->accumulate > 1) fprintf(out, " in %d passes", config->accumulate);
+    fputc('\n', out);
+    begin_row(out, "steps");
+    fprintf(out, "%" PRIu64 " an epoch; ", plan->steps_per_epoch);
+    if (plan->first_step > 0) {
+        fprintf(out, "from step %" PRIu64 " to %" PRIu64 "\n", plan->first_step, plan->last_step);
+    } else {
+        fprintf(out, "%" PRIu64 " in all\n", plan->last_step);
+    }
+}
+
+/* "ring: host devices; 0 -> 1 -> 0; 2 buckets; 2 PEER links". */
+static void report_exchange(FILE *out, const ls_train_plan *plan)
+{
+    const ls_topology *topology = plan->topology;
+    int links[3] = { 0 };
+    begin_row(out, "exchange");
+    fputs(plan->algorithm, out);
+    if (plan->world_size > 1) {
+        fputs("; ring", out);
+        for (int i = 0; i < topology->count; i++) {
+            const int from = topology->ring[i];
+            const int to = topology->ring[(i + 1) % topology->count];
+            links[topology->pair[from * topology->count + to]]++;
+            fprintf(out, " %d ->", from);
+        }
+        fprintf(out, " %d", topology->ring[0]);
+        for (int k = 0; k < 3; k++) {
+            if (links[k] > 0) fprintf(out, ", %d %s", links[k], ls_pair_kind_name(k));
+        }
+    }
+    fprintf(out, "; %d bucket%s; order %s\n", plan->bucket_count,
+            plan->bucket_count == 1 ? "" : "s",
+            plan->config->order == LS_ORDER_EXACT ? "exact" : "fast");
+}
+
+static void report_optimizer(FILE *out, const ls_config *config, const char *schedule)
+{
+    static const char *const name[] = { "sgd", "momentum", "adam" };
+    begin_row(out, "optimizer");
+    fprintf(out, "%s, lr %g, %s", name[config->optimizer], config->lr, schedule);
+    if (config->l1 > 0) fprintf(out, ", l1 %g", config->l1);
+    if (config->l2 > 0) fprintf(out, ", l2 %g", config->l2);
+    fputc('\n', out);
+}
+
+void ls_report_plan(FILE *out, const ls_train_plan *plan)
+{
+    const ls_model *model = plan->model;
+    char weights[LS_UNIT_BYTES], all[LS_UNIT_BYTES];
+    fprintf(out, "lockstep train %s\n", model->name);
+    report_data(out, plan);
+    report_replicas(out, plan);
+    report_batch(out, plan);
+    report_exchange(out, plan);
+    begin_row(out, "numerics");
+    fprintf(out, "%s\n", plan->numerics_class);
+    report_optimizer(out, plan->config, plan->schedule);
+    begin_row(out, "parameters");
+    fprintf(out, "%zu in %d tensors, %s\n", model->parameter_total, model->parameter_count,
+            ls_with_unit(4.0 * (double)model->parameter_total, weights));
+    begin_row(out, "memory");
+    fprintf(out, "%s a replica\n", ls_with_unit((double)plan->device_bytes, all));
+    if (plan->out && plan->out[0]) {
+        begin_row(out, "run folder");
+        fprintf(out, "%s\n", plan->out);
+    }
+    if (plan->resume && plan->resume[0]) {
+        begin_row(out, "resumed");
+        fprintf(out, "%s\n", plan->resume);
+    }
+}
+
+/* -- after ---------------------------------------------------------------------------------- */
+
+void ls_report_time(FILE *out, const ls_time_split *time)
+{
+    const struct {
+        const char *name;
+        double seconds;
+    } part[] = { { "input wait", time->input_wait }, { "copy", time->copy },
+                 { "forward", time->forward },       { "backward", time->backward },
+                 { "exchange", time->exchange },     { "update", time->update } };
+    for (size_t i = 0; i < sizeof part / sizeof part[0]; i++) {
+        const double share = time->steps > 0 ? 100 * part[i].seconds / time->steps : 0;
+        begin_row(out, i == 0 ? "time" : "");
+        fprintf(out, "%9.3f s  %5.1f %%  %s\n", part[i].seconds, share, part[i].name);
+    }
+    begin_row(out, "");
+    fprintf(out, "%9.3f s  steps in all; evaluation %.3f s, saving %.3f s\n", time->steps,
+            time->evaluation, time->saving);
+}
+
+static void report_line(FILE *out, const char *name, const ls_history_line *line)
+{
+    if (line->epoch == 0) return;
+    begin_row(out, name);
+    ls_console_print_epoch(out, line, 0);
+}
+
+/* The run folder of ".../checkpoints/last.safetensors", which --resume takes as well; else the
+ * checkpoint itself. */
+static void resume_target(const char *checkpoint, char *out, size_t bytes)
+{
+    static const char tail[] = "/checkpoints/last.safetensors";
+    snprintf(out, bytes, "%s", checkpoint);
+    const size_t n = strlen(out), t = strlen(tail);
+    if (n > t && strcmp(out + n - t, tail) == 0) out[n - t] = '\0';
+}
+
+static void report_next(FILE *out, const ls_config *config, const ls_train_result *result)
+{
+    char target[sizeof result->checkpoint];
+    resume_target(result->checkpoint, target, sizeof target);
+    begin_row(out, "evaluate");
+    fputs("lockstep eval ", out);
+    ls_print_shell_word(out, result->checkpoint);
+    fputs(" --data ", out);
+    ls_print_shell_word(out, config->data);
+    fputc('\n', out);
+    begin_row(out, "continue");
+    fputs("lockstep train --resume ", out);
+    ls_print_shell_word(out, target);
+    if (!result->stopped_by_signal) {
+        fprintf(out, config->steps > 0 ? " --steps %" PRIu64 : " --epochs %" PRIu64,
+                2 * (config->steps > 0 ? result->steps : result->epochs));
+    }
+    fputc('\n', out);
+}
+
+void ls_report_result(FILE *out, const ls_config *config, const ls_train_result *result)
+{
+    const char *end = result->stopped_by_signal ? "stopped by a signal"
+                      : result->reached_until   ? "reached what --until asked for"
+                                                : "done";
+    fprintf(out, "%s: %" PRIu64 " epochs, %" PRIu64 " steps\n", end, result->epochs,
+            result->steps);
+    report_line(out, "last", &result->last);
+    report_line(out, "best", &result->best);
+    begin_row(out, "speed");
+    fprintf(out, "%.0f samples/s: %" PRIu64 " samples in %.3f s of steps\n",
+            result->samples_per_second, result->samples, result->seconds);
+    ls_report_time(out, &result->time);
+    begin_row(out, "weights");
+    fprintf(out, "sha256 %s\n", result->weights_sha256);
+    if (result->optimizer_sha256[0]) {
+        begin_row(out, "optimizer");
+        fprintf(out, "sha256 %s\n", result->optimizer_sha256);
+    }
+    if (!result->checkpoint[0]) return;
+    begin_row(out, "checkpoint");
+    fprintf(out, "%s\n", result->checkpoint);
+    report_next(out, config, result);
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/* report.h -- the page before a run, and the page after it.
+ *
+ * The first says everything that was decided before step 0 and why; the second what came out, where
+ * the time went, and what to type next.
+ */
+#ifndef LS_CLI_REPORT_H
+#define LS_CLI_REPORT_H
+
+#include <stdio.h>
+
+#include "train/trainer.h"
+
+void ls_report_plan(FILE *out, const ls_train_plan *plan);
+
+/* `config`: the run's, for the commands that evaluate and continue it. */
+void ls_report_result(FILE *out, const ls_config *config, const ls_train_result *result);
+
+/* One indented line per part of the steps' time: seconds and share. */
+void ls_report_time(FILE *out, const ls_time_split *time);
+
+/* "global 128 = 2 x 64", or "global 37 = 12 + 12 + 13": who takes how many, by the shards. */
+enum { LS_SPLIT_BYTES = 512 };
+void ls_batch_split(size_t global_batch, int shards, int world_size, char out[LS_SPLIT_BYTES]);
+
+/* Bytes as "1.8 MiB". */
+enum { LS_UNIT_BYTES = 32 };
+const char *ls_with_unit(double bytes, char out[LS_UNIT_BYTES]);
+
+/* `text` as one word of a POSIX shell: in quotes where it needs them. */
+void ls_print_shell_word(FILE *out, const char *text);
+
+#endif
