@@ -36,7 +36,8 @@ SOURCES = {
 }
 HAS_MAIN = False
 # One micro-kernel source per op, compiled once per instruction set (src/kernels/host/host.h).
-HOST_KERNELS = ""
+HOST_KERNELS = ("activation arena batch_sum conv dropout gemm loss patch pool product table tile "
+                "weight_gradient whole")
 # A build links one of these: what chooses the table at run time, and the sets it chooses among.
 HOST_TABLES = {
     "x86_64": ("cpu", ["portable", "avx2", "avx512"]),
