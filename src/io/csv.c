@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* csv.c -- cutting a CSV text into lines and fields, and reading one number.
  *
- * A number's characters are first checked against the grammar of csv.h; only then are they copied, with a
- * NUL behind them, for strtof and strtod, which by themselves would take "nan", "0x10", "12abc"
- * and stop at a NUL. Both round correctly, and each rounds the decimal digits itself: rounding
- * to double first and then to float would round twice. The program never calls setlocale, so the
- * point is '.'.
+ * A number's characters are first checked against the grammar of csv.h; only then strtof and
+ * strtod see them, which by themselves would take "nan", "0x10", "12abc" and stop at a NUL. Both
+ * round correctly, and each rounds the decimal digits itself: rounding to double first and then to
+ * float would round twice. The program never calls setlocale, so the point is '.'.
  */
 #include "io/csv.h"
 

@@ -4,10 +4,10 @@
  * Numbers only, separated by commas, a record a line. A line ends in LF or CRLF; the last one
  * may have no end. A UTF-8 mark before the first line is passed over. There is no quoting.
  *
- * A number is [spaces] [+-] digits [. digits] [e [+-] digits] [spaces], with a digit before or after
- * the point; the point is always '.'. No nan, inf, hexadecimal, thousands separator, no tail. It
- * has at most LS_CSV_NUMBER_CHARS characters and must not overflow the 32-bit float that it
- * becomes by one correct rounding.
+ * A number is [spaces] [+-] digits [. digits] [e [+-] digits] [spaces], with a digit before or
+ * after the point; the point is always '.'. No nan, inf, hexadecimal, thousands separator, no
+ * tail. It has at most LS_CSV_NUMBER_CHARS characters and must not overflow the 32-bit float that
+ * it becomes by one correct rounding.
  *
  * Pure: nothing here allocates or fails; texts are borrowed and need no NUL at their end.
  */

@@ -71,7 +71,8 @@ bool ls_dataset_has_file(const char *folder, const char *name)
     return there;
 }
 
-/* Make *array hold `count` elements; what is new is zero. `count` comes from a checked file size. */
+/* Make *array hold `count` elements, a count that a file's size was checked to bear; what is new
+ * is zero. */
 static ls_status extend(void **array, size_t old_count, size_t count, size_t bytes)
 {
     unsigned char *longer = realloc(*array, (count > 0 ? count : 1) * bytes);

@@ -1,20 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /* dataset.h -- one interface to every kind of data that --data names.
  *
- * A data set has a training part and perhaps a test part of samples of one shape, each with a class label
- * (task CLASSIFY) or `outputs` target numbers (task REGRESS). Opening one checks everything: every
- * length, count, label and number, before a step is trained; what was opened cannot fail to be
- * read. An error names file, record or line and field, byte offset, what was found, and what was
- * expected (FORMAT).
+ * A data set has a training part and perhaps a test part of samples of one shape, each with a
+ * class label (task CLASSIFY) or `outputs` target numbers (task REGRESS). Opening one checks
+ * everything: every length, count, label and number, before a step is trained; what was opened
+ * cannot fail to be read. An error names file, record or line and field, byte offset, what was
+ * found, and what was expected (FORMAT).
  *
- *   digits                                        built in, 8x8x1, 10 classes; every fifth is test
- *   cifar10:DIR                                   the binary release: data_batch_*.bin, test_batch.bin
- *   idx:DIR                                       MNIST layout: {train,t10k}-{images-idx3,labels-idx1}-ubyte
+ *   digits         built in: 8x8x1, 10 classes; every fifth sample is test
+ *   cifar10:DIR    the binary release: data_batch_*.bin, test_batch.bin
+ *   idx:DIR        MNIST layout: {train,t10k}-{images-idx3,labels-idx1}-ubyte
  *   csv:FILE[,label=last|first|N][,header=no|yes][,task=class|regress][,outputs=K]
  *           [,test=every:5|FILE|none]
  *   npy:X.npy,Y.npy[,test=X.npy,Y.npy]
- * each then with [,scale=255|none|standard]. Defaults: the first of each choice; scale 255 for u8
- * images, else none.
+ *
+ * each then with [,scale=255|16|none|standard] (digits: 16 unless given, for its pixels are 0..16;
+ * other images of bytes: 255; all else: none) and, but for digits, with [,bad=stop|skip]. The
+ * first value of the other choices is their default. What each format decides where files differ
+ * stands at the head of its dataset_<format>.c.
+ *
+ * bad=skip leaves out records that are wrong by themselves (a label out of range, a line with a bad
+ * number), counts them, and names the first ten in the warnings. What concerns a whole file -- its
+ * size, its header, its kind -- is an error all the same.
  *
  * Thread rule: read-only after opening; any thread may read samples.
  */
@@ -42,29 +49,35 @@ typedef struct {
 
 typedef struct ls_dataset ls_dataset;
 
-/* Errors: ARGUMENT (the spec: unknown kind or key, with the nearest known one), FORMAT, MEMORY. */
+/* Errors: ARGUMENT (the spec: unknown kind or key, with the nearest known one), FORMAT (absent,
+ * packed, damaged, out of range), MEMORY. */
 LS_MUST_USE ls_status ls_dataset_open(const char *spec, ls_dataset **out);
 void ls_dataset_close(ls_dataset *dataset); /* accepts NULL */
 
 const ls_dataset_info *ls_dataset_describe(const ls_dataset *dataset);
 
-/* The spec as given, and 64 hexadecimal digits that identify the contents: the SHA-256 of shape, task, scale
- * and of every sample's bytes and label. Equal identities feed a network equal numbers. */
+/* The spec as given, and 64 hexadecimal digits that identify the contents: the SHA-256 of shape,
+ * task, scale and of every sample's bytes and label. Equal identities feed a network equal
+ * numbers. */
 const char *ls_dataset_spec(const ls_dataset *dataset);
 const char *ls_dataset_identity(const ls_dataset *dataset);
 
 /* Class `label`'s name, or NULL where the data names none. */
 const char *ls_dataset_class_name(const ls_dataset *dataset, size_t label);
 
-/* One line per warning that opening gave rise to ("data_batch_1.bin: all 20 labels are 3"). "" if none. */
+/* One line per warning that opening gave rise to ("data_batch_1.bin: all 20 labels are 3"); ""
+ * if there are none. */
 const char *ls_dataset_warnings(const ls_dataset *dataset);
 
 /* Sample `index` of `part`, scaled, into x[height * width * channels]. */
 void ls_dataset_read(const ls_dataset *dataset, ls_part part, size_t index, float *x);
-int32_t ls_dataset_label(const ls_dataset *dataset, ls_part part, size_t index); /* CLASSIFY */
-void ls_dataset_target(const ls_dataset *dataset, ls_part part, size_t index, float *y); /* REGRESS: [outputs] */
+/* CLASSIFY: its label. */
+int32_t ls_dataset_label(const ls_dataset *dataset, ls_part part, size_t index);
+/* REGRESS: its targets, into y[outputs]. */
+void ls_dataset_target(const ls_dataset *dataset, ls_part part, size_t index, float *y);
 
-/* Print what `lockstep data verify` shows (counts, shape, classes and their numbers, ranges). */
-LS_MUST_USE ls_status ls_dataset_report(const ls_dataset *dataset, char **text); /* owned by the caller */
+/* What `lockstep data verify` shows: counts, shape, classes and their numbers, ranges, warnings.
+ * Owns: *text is the caller's to free. Errors: MEMORY. */
+LS_MUST_USE ls_status ls_dataset_report(const ls_dataset *dataset, char **text);
 
 #endif

@@ -6,8 +6,8 @@
  *
  * The first record fixes the number of fields F. The label (task=class) is one field; the targets
  * (task=regress) are K neighbouring ones: the last K, the first K, or fields N .. N+K-1; the other
- * F - K are the features, in order. A label is a whole number 0 .. 65535, and the number of classes is
- * the largest of both parts and 1.
+ * F - K are the features, in order. A label is a whole number 0 .. 65535 (3.0 is one), and the
+ * number of classes is the largest of both parts plus 1.
  *
  * Decided, where CSV files differ:
  *   - an empty line is a bad record, at the end of the file too;
@@ -15,13 +15,14 @@
  *   - CR stands only before LF; text with CR alone is refused whole;
  *   - hexadecimal numbers, nan, inf, quotes are bad numbers (csv.h).
  *
- * test=every:K, K = 5 unless given: of the records as they lie in the file, each K-th is test. A bad
- * record that is skipped keeps its place in the count, so it moves no other record.
+ * test=every:K, K = 5 unless given: of the records as they lie in the file, each K-th is test. A
+ * bad record that is skipped keeps its place in the count, so it moves no other record.
  *
  * Two passes. The first counts lines and good records, so that arrays are allocated by what the
  * file really holds; the second reads numbers.
  */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,7 +81,7 @@ static ls_status read_options(ls_dataset *dataset, table_options *options)
     if (strcmp(options->label, "last") != 0 && strcmp(options->label, "first") != 0 &&
         !ls_text_whole(options->label, 1, LS_CLASSES_MAX, &field)) {
         return ls_fail(LS_ERR_ARGUMENT,
-                       "data spec csv: label=%s, expected last, first or the number of a field, from 1",
+                       "data spec csv: label=%s, expected last, first or a field's number from 1",
                        options->label);
     }
     if (ls_spec_find(spec, "outputs") && task == 0) {
@@ -119,7 +120,8 @@ static ls_status fix_fields(const table *t, const ls_csv_span *line, table_optio
         first--;
     }
     if (first + options->answers > fields) {
-        return ls_fail(LS_ERR_ARGUMENT, "data spec csv: label=%s with %zu of them, but %s has %zu fields",
+        return ls_fail(LS_ERR_ARGUMENT,
+                       "data spec csv: label=%s with %zu of them, but %s has %zu fields",
                        options->label, options->answers, t->name, fields);
     }
     options->fields = fields;
@@ -154,7 +156,8 @@ static ls_status skip_header(ls_dataset *dataset, const table *t, ls_csv *csv)
     if (!ls_csv_next_line(csv, &line)) return LS_OK;
     LS_TRY(check_line_ends(t, &line));
     if (!is_all_numbers(&line)) return LS_OK;
-    return ls_dataset_warn(dataset, "%s: line 1: skipped as header, but it is all numbers", t->name);
+    return ls_dataset_warn(dataset, "%s: line 1: skipped as header, but it is all numbers",
+                           t->name);
 }
 
 /* The part that record `record` (from 0) belongs to. */
@@ -174,11 +177,13 @@ static ls_status fail_width(ls_dataset *dataset, const table *t, const ls_csv_sp
                             size_t fields)
 {
     if (line->chars == 0) {
-        return ls_dataset_bad_record(dataset, "%s: line %zu (byte %zu): empty line, expected a record",
+        return ls_dataset_bad_record(dataset,
+                                     "%s: line %zu (byte %zu): empty line, expected a record",
                                      t->name, line->number, line->offset);
     }
-    return ls_dataset_bad_record(dataset, "%s: line %zu (byte %zu): %zu fields, expected %zu", t->name,
-                                 line->number, line->offset, ls_csv_field_count(line), fields);
+    return ls_dataset_bad_record(dataset, "%s: line %zu (byte %zu): %zu fields, expected %zu",
+                                 t->name, line->number, line->offset, ls_csv_field_count(line),
+                                 fields);
 }
 
 /* Check line ends and widths; count the good records of each part. */
@@ -198,53 +203,49 @@ static ls_status scan(ls_dataset *dataset, table *t, table_options *options)
         }
     }
     if (t->good[LS_PART_TRAIN] + t->good[LS_PART_TEST] == 0) {
-        return ls_fail(LS_ERR_FORMAT, "%s: line %zu (byte %zu): the end, and no record before it", t->name,
-                       csv.lines, t->bytes);
+        return ls_fail(LS_ERR_FORMAT, "%s: line %zu (byte %zu): the end, and no record before it",
+                       t->name, csv.lines, t->bytes);
     }
     return LS_OK;
 }
 
 /* -- second pass ----------------------------------------------------------------------------- */
 
+/* A field that is no number. */
 static ls_status fail_number(ls_dataset *dataset, const table *t, const ls_csv_span *line,
                              const ls_csv_span *field, ls_csv_verdict verdict)
 {
-    char shown[LS_CSV_SHOWN_BYTES];
-    const char *hint = "";
-    ls_csv_shown(field, shown);
-    if (memchr(field->text, ';', field->chars)) hint = "; fields are separated by commas, not ';'";
-    if (memchr(field->text, '"', field->chars)) hint = "; quotes are not read";
-    if (line->number == 1 && field->number == 1) hint = "; if line 1 is a header: header=yes";
-    switch (verdict) {
-    case LS_CSV_EMPTY:
-        return ls_dataset_bad_record(
-            dataset, "%s: line %zu, field %zu (byte %zu): empty field, expected a number%s", t->name,
-            line->number, field->number, field->offset, hint);
-    case LS_CSV_TOO_LONG:
-        return ls_dataset_bad_record(
-            dataset, "%s: line %zu, field %zu (byte %zu): %zu characters, expected a number of at most %d",
-            t->name, line->number, field->number, field->offset, field->chars,
-            (int)LS_CSV_NUMBER_CHARS);
-    case LS_CSV_TOO_LARGE:
-        return ls_dataset_bad_record(
-            dataset, "%s: line %zu, field %zu (byte %zu): %s overflows a 32-bit float (largest 3.4028235e38)",
-            t->name, line->number, field->number, field->offset, shown);
-    case LS_CSV_NO_NUMBER:
-    case LS_CSV_NUMBER: break;
+    char shown[LS_CSV_SHOWN_BYTES], long_field[64];
+    snprintf(long_field, sizeof long_field, "%zu characters, expected at most %d", field->chars,
+             (int)LS_CSV_NUMBER_CHARS);
+    const char *hint = verdict == LS_CSV_EMPTY       ? ", expected a number"
+                       : verdict == LS_CSV_TOO_LARGE ? " overflows a 32-bit float"
+                       : verdict == LS_CSV_TOO_LONG  ? " of a number"
+                                                     : ", expected a number such as -1.5e3";
+    if (line->number == 1 && field->number == 1) {
+        hint = ", expected a number; if line 1 is a header: header=yes";
+    } else if (memchr(field->text, ';', field->chars)) {
+        hint = ", expected a number; fields are separated by commas, not ';'";
+    } else if (memchr(field->text, '"', field->chars)) {
+        hint = ", expected a number; quotes are not read";
     }
-    return ls_dataset_bad_record(
-        dataset, "%s: line %zu, field %zu (byte %zu): %s, expected a number such as -1.5e3%s", t->name,
-        line->number, field->number, field->offset, shown, hint);
+    return ls_dataset_bad_record(dataset, "%s: line %zu, field %zu (byte %zu): %s%s", t->name,
+                                 line->number, field->number, field->offset,
+                                 verdict == LS_CSV_EMPTY      ? "empty field"
+                                 : verdict == LS_CSV_TOO_LONG ? long_field
+                                                              : ls_csv_shown(field, shown),
+                                 hint);
 }
 
 static ls_status fail_label(ls_dataset *dataset, const table *t, const ls_csv_span *line,
                             const ls_csv_span *field)
 {
     char shown[LS_CSV_SHOWN_BYTES];
-    return ls_dataset_bad_record(
-        dataset, "%s: line %zu, field %zu (byte %zu): label %s, expected a whole number 0..%d%s", t->name,
-        line->number, field->number, field->offset, ls_csv_shown(field, shown), LS_CLASSES_MAX - 1,
-        " (if it is a quantity: task=regress)");
+    return ls_dataset_bad_record(dataset,
+                                 "%s: line %zu, field %zu (byte %zu): label %s, expected a whole "
+                                 "number 0..%d (if it is a quantity: task=regress)",
+                                 t->name, line->number, field->number, field->offset,
+                                 ls_csv_shown(field, shown), LS_CLASSES_MAX - 1);
 }
 
 /* Where one record goes. */
@@ -360,8 +361,8 @@ static ls_status open_csv(ls_dataset *dataset)
     return ls_dataset_read_csv(dataset, file->path, (const char *)file->data, file->bytes);
 }
 
-static const char *const csv_keys[] = { "label", "header", "task", "outputs", "test", "scale", "bad",
-                                        NULL };
+static const char *const csv_keys[] = { "label", "header", "task", "outputs",
+                                        "test",  "scale",  "bad",  NULL };
 
 const ls_dataset_format ls_dataset_csv = {
     .kind = "csv",

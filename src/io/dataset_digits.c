@@ -17,7 +17,8 @@ static ls_status open_digits(ls_dataset *dataset)
     LS_TRY(ls_dataset_read_csv(dataset, "digits", ls_embedded_digits, bytes));
     ls_dataset_info *info = &dataset->info;
     if (info->channels != (size_t)SIDE * SIDE) {
-        return ls_fail(LS_ERR_FORMAT, "digits: %zu pixels, expected %d", info->channels, SIDE * SIDE);
+        return ls_fail(LS_ERR_FORMAT, "digits: %zu pixels, expected %d", info->channels,
+                       SIDE * SIDE);
     }
     info->is_image = true;
     info->height = info->width = SIDE;

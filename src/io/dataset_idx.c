@@ -14,8 +14,8 @@
  *     16      pixels, a byte each, row by row
  *
  * The file's size must be what the header says, to the byte; the product is taken with an overflow
- * check and compared with the size before anything is allocated. There are ten classes, as in MNIST: a
- * label above 9 is a bad record. Samples stay in the mapped file.
+ * check and compared with the size before anything is allocated. There are ten classes, as in
+ * MNIST: a label above 9 is a bad record. Samples stay in the mapped file.
  */
 #include <stdio.h>
 
@@ -137,7 +137,8 @@ static ls_status open_part(ls_dataset *dataset, ls_part part, const char *images
         info->height = height;
         info->width = width;
     } else if (height != info->height || width != info->width) {
-        return ls_fail(LS_ERR_FORMAT, "%s: byte 8: images of %zux%zu, expected %zux%zu, as in training",
+        return ls_fail(LS_ERR_FORMAT,
+                       "%s: byte 8: images of %zux%zu, expected %zux%zu, as in training",
                        images_name, height, width, info->height, info->width);
     }
     LS_TRY(ls_dataset_add_run(dataset, part, run));

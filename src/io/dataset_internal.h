@@ -21,8 +21,8 @@
 
 enum { LS_SPEC_ITEMS_MAX = 16 };
 
-/* KIND[:ITEM{,ITEM}] with ITEM = VALUE or KEY=VALUE. A VALUE that follows KEY=VALUE is that key's second
- * value (npy's test=X.npy,Y.npy). */
+/* KIND[:ITEM{,ITEM}] with ITEM = VALUE or KEY=VALUE. A VALUE that follows KEY=VALUE is that key's
+ * second value (npy's test=X.npy,Y.npy). */
 typedef struct {
     const char *key;       /* NULL: an item before the first key */
     const char *value;
@@ -71,7 +71,7 @@ enum { LS_RUN_MAX = 5, LS_FILE_MAX = 12, LS_CLASSES_MAX = 65536, LS_CLASS_NAME_B
 
 /* `count` samples, `stride` bytes apart, in one stretch of memory. */
 typedef struct {
-    const unsigned char *x; /* borrowed from a file or from values: the first sample's first value */
+    const unsigned char *x; /* borrowed from a file or from values: first sample's first value */
     size_t stride;
     size_t count;
 } ls_run;

@@ -8,7 +8,8 @@
  * Y: i4, i8 or u1, [N] or [N, 1]: labels, whole numbers 0 .. 65535; the number of classes is the
  *    largest of both parts and 1.   f4 or f8, [N] or [N, K]: targets (regression).
  *
- * A .npy file [NumPy Enhancement Proposal 1, "A simple file format for NumPy arrays", R. Kern, 2007]:
+ * A .npy file [R. Kern, "A simple file format for NumPy arrays", NumPy Enhancement Proposal 1,
+ * 2007]:
  *
  *     byte 0   93 'N' 'U' 'M' 'P' 'Y'
  *          6   version: 1 0, 2 0 or 3 0
@@ -60,10 +61,12 @@ typedef struct {
 
 static ls_status fail_header(const cursor *c, const char *expected)
 {
-    const unsigned char found = c->at < c->end ? c->file->data[c->at] : '\n';
-    return ls_fail(LS_ERR_FORMAT, "%s: byte %zu: %s%c%s in the header, expected %s", c->file->path,
-                   c->at, c->at < c->end ? "'" : "the end", found >= 0x20 && found < 0x7f ? found : ' ',
-                   c->at < c->end ? "'" : "", expected);
+    if (c->at == c->end) {
+        return ls_fail(LS_ERR_FORMAT, "%s: byte %zu: the header ends, expected %s", c->file->path,
+                       c->at, expected);
+    }
+    return ls_fail(LS_ERR_FORMAT, "%s: byte %zu: byte %02x in the header, expected %s",
+                   c->file->path, c->at, c->file->data[c->at], expected);
 }
 
 static void skip_spaces(cursor *c)
@@ -168,7 +171,9 @@ static ls_status read_dictionary(cursor *c, array *out)
         }
         seen |= key;
         LS_TRY(expect(c, ":"));
-        LS_TRY(key == DESCR ? read_descr(c, out) : key == ORDER ? read_order(c) : read_shape(c, out));
+        if (key == DESCR) LS_TRY(read_descr(c, out));
+        if (key == ORDER) LS_TRY(read_order(c));
+        if (key == SHAPE) LS_TRY(read_shape(c, out));
         if (!accept(c, ",")) {
             LS_TRY(expect(c, "}"));
             break;
@@ -186,20 +191,21 @@ static ls_status find_header(const ls_data_file *file, cursor *c)
 {
     const unsigned char *data = file->data;
     if (file->bytes < 12 || memcmp(data, "\x93NUMPY", 6) != 0) {
-        return ls_fail(LS_ERR_FORMAT, "%s: byte 0: no .npy file: expected it to begin with 93 NUMPY",
-                       file->path);
+        return ls_fail(LS_ERR_FORMAT,
+                       "%s: byte 0: no .npy file: expected it to begin with 93 NUMPY", file->path);
     }
     if (data[6] < 1 || data[6] > 3 || data[7] != 0) {
-        return ls_fail(LS_ERR_FORMAT, "%s: byte 6: version %d.%d, expected 1.0, 2.0 or 3.0", file->path,
-                       data[6], data[7]);
+        return ls_fail(LS_ERR_FORMAT, "%s: byte 6: version %d.%d, expected 1.0, 2.0 or 3.0",
+                       file->path, data[6], data[7]);
     }
     size_t bytes = (size_t)data[8] | (size_t)data[9] << 8;
     if (data[6] > 1) bytes |= (size_t)data[10] << 16 | (size_t)data[11] << 24;
     c->file = file;
     c->at = data[6] > 1 ? 12 : 10;
     if (bytes > file->bytes - c->at) {
-        return ls_fail(LS_ERR_FORMAT, "%s: byte 8: a header of %zu bytes, the file has %zu after it",
-                       file->path, bytes, file->bytes - c->at);
+        return ls_fail(LS_ERR_FORMAT,
+                       "%s: byte 8: a header of %zu bytes, the file has %zu after it", file->path,
+                       bytes, file->bytes - c->at);
     }
     c->end = c->at + bytes;
     return LS_OK;
@@ -213,8 +219,9 @@ static ls_status check_size(array *a)
     a->per_record = 1;
     for (int i = 0; i < a->dims; i++) {
         if (a->shape[i] == 0) {
-            return ls_fail(LS_ERR_FORMAT, "%s: byte %zu: dimension %d of the shape is 0, expected 1 or more",
-                           a->file->path, (size_t)10, i + 1);
+            return ls_fail(LS_ERR_FORMAT,
+                           "%s: dimension %d of the header's shape is 0, expected 1 or more",
+                           a->file->path, i + 1);
         }
         overflow = overflow || __builtin_mul_overflow(bytes, a->shape[i], &bytes);
         if (i > 0 && !overflow) a->per_record *= a->shape[i];
@@ -223,7 +230,8 @@ static ls_status check_size(array *a)
     if (!overflow && bytes == found) return LS_OK;
     char expected[32] = "more than 2^64";
     if (!overflow) snprintf(expected, sizeof expected, "%zu", bytes);
-    return ls_fail(LS_ERR_FORMAT, "%s: byte %zu: %zu bytes of data, expected %s by the header's shape",
+    return ls_fail(LS_ERR_FORMAT,
+                   "%s: byte %zu: %zu bytes of data, expected %s by the header's shape",
                    a->file->path, a->data_at, found, expected);
 }
 
@@ -310,11 +318,13 @@ static void read_target(ls_dataset *dataset, ls_part part, const array *y, size_
 static ls_status check_kinds(const array *x, const array *y)
 {
     if (x->type == TYPE_I4 || x->type == TYPE_I8) {
-        return ls_fail(LS_ERR_FORMAT, "%s: samples are whole numbers of %zu bytes, expected '<f4', '<f8' "
-                       "or '|u1'", x->file->path, x->element_bytes);
+        return ls_fail(LS_ERR_FORMAT,
+                       "%s: samples are whole numbers of %zu bytes, expected '<f4', '<f8' or '|u1'",
+                       x->file->path, x->element_bytes);
     }
     if (y->dims > 2 || (!is_float(y) && y->per_record != 1)) {
-        return ls_fail(LS_ERR_FORMAT, "%s: %d dimensions, %zu numbers per record; expected labels [N] or "
+        return ls_fail(LS_ERR_FORMAT,
+                       "%s: %d dimensions, %zu numbers per record; expected labels [N] or "
                        "targets [N, K]", y->file->path, y->dims, y->per_record);
     }
     if (x->shape[0] != y->shape[0]) {
@@ -353,8 +363,8 @@ static ls_status check_alike(const ls_dataset *dataset, const array *x, const ar
         return LS_OK;
     }
     return ls_fail(LS_ERR_FORMAT,
-                   "%s: samples of %zux%zux%zu, %zu targets; expected the training part's %zux%zux%zu, "
-                   "%zu targets, and its types",
+                   "%s: samples of %zux%zux%zu, %zu targets; expected %zux%zux%zu, %zu targets "
+                   "and the same types, as in training",
                    x->file->path, b.height, b.width, b.channels, b.outputs, a.height, a.width,
                    a.channels, a.outputs);
 }
@@ -394,7 +404,8 @@ static ls_status open_npy(ls_dataset *dataset)
     const ls_spec *spec = &dataset->spec;
     const ls_spec_item *test = ls_spec_find(spec, "test");
     if (test && !test->second && strcmp(test->value, "none") != 0) {
-        return ls_fail(LS_ERR_ARGUMENT, "data spec npy: test=%s, expected test=X.npy,Y.npy", test->value);
+        return ls_fail(LS_ERR_ARGUMENT, "data spec npy: test=%s, expected test=X.npy,Y.npy",
+                       test->value);
     }
     LS_TRY(open_part(dataset, LS_PART_TRAIN, ls_spec_file(spec, 0), ls_spec_file(spec, 1)));
     if (!test || !test->second) return LS_OK;

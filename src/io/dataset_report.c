@@ -87,8 +87,8 @@ static void say_range(report *r, const ls_dataset *dataset, ls_part part, size_t
     if (dataset->info.count[part] == 0) return;
     ls_range range;
     ls_dataset_range(dataset, part, channel, channel_count, 1, &range);
-    say(r, "%s %g .. %g, mean %.6g, std %.6g\n", part == LS_PART_TRAIN ? "train" : "test ", range.low,
-        range.high, range.mean, range.std);
+    say(r, "%s %g .. %g, mean %.6g, std %.6g\n", part == LS_PART_TRAIN ? "train" : "test ",
+        range.low, range.high, range.mean, range.std);
 }
 
 static void say_ranges(report *r, const ls_dataset *dataset)

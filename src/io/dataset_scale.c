@@ -111,8 +111,8 @@ static float stored_at(ls_store store, const unsigned char *x, size_t pixel, siz
 
 /* -- statistics ------------------------------------------------------------------------------ */
 
-/* Sum over the numbers of channels [begin, end): of v / unit, or of its squared distance from *mean;
- * out->low and high are set. */
+/* Sum over the numbers of channels [begin, end): of v / unit, or, with a mean, of its squared
+ * distance from *mean. Sets out->low and high. */
 static double range_sum(const ls_dataset *dataset, ls_part part, size_t begin, size_t end,
                         double unit, const double *mean, ls_range *out)
 {

@@ -10,7 +10,7 @@
 #include "io/dataset_internal.h"
 #include "nearest.h"
 
-/* The '=' that ends an item's key, or NULL: a key is letters only, so a path like a/b=c has none. */
+/* The '=' that ends an item's key, or NULL. A key is letters only: a path like a/b=c has none. */
 static char *key_end(char *item)
 {
     char *at = item + strspn(item, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_");
@@ -23,8 +23,8 @@ static ls_status add_item(ls_spec *spec, char *text)
     ls_spec_item *last = spec->count > 0 ? &spec->item[spec->count - 1] : NULL;
     if (!equals && last && last->key) {
         if (last->second) {
-            return ls_fail(LS_ERR_ARGUMENT, "data spec: '%s' after %s=%s,%s: expected KEY=VALUE", text,
-                           last->key, last->value, last->second);
+            return ls_fail(LS_ERR_ARGUMENT, "data spec: '%s' after %s=%s,%s: expected KEY=VALUE",
+                           text, last->key, last->value, last->second);
         }
         last->second = text;
         return LS_OK;
@@ -93,13 +93,14 @@ static ls_status check_item(const ls_spec *spec, int i, const char *const *keys,
     const ls_spec_item *item = &spec->item[i];
     if (!is_among(item->key, keys)) {
         const char *nearest = ls_nearest_name(item->key, keys);
-        return ls_fail(LS_ERR_ARGUMENT, "data spec %s: unknown key '%s'%s%s%s; expected %s", spec->kind,
-                       item->key, nearest ? ", did you mean '" : "", nearest ? nearest : "",
-                       nearest ? "'?" : "", usage);
+        return ls_fail(LS_ERR_ARGUMENT, "data spec %s: unknown key '%s'%s%s%s; expected %s",
+                       spec->kind, item->key, nearest ? ", did you mean '" : "",
+                       nearest ? nearest : "", nearest ? "'?" : "", usage);
     }
     for (int k = 0; k < i; k++) {
         if (spec->item[k].key && strcmp(spec->item[k].key, item->key) == 0) {
-            return ls_fail(LS_ERR_ARGUMENT, "data spec %s: '%s=' is given twice", spec->kind, item->key);
+            return ls_fail(LS_ERR_ARGUMENT, "data spec %s: '%s=' is given twice", spec->kind,
+                           item->key);
         }
     }
     const bool two = strcmp(spec->kind, "npy") == 0 && strcmp(item->key, "test") == 0;
@@ -121,8 +122,9 @@ ls_status ls_spec_check(const ls_spec *spec, const char *const *keys, int files,
         }
     }
     if (plain != files) {
-        return ls_fail(LS_ERR_ARGUMENT, "data spec %s: %d names of files or folders, expected %d: %s",
-                       spec->kind, plain, files, usage);
+        return ls_fail(LS_ERR_ARGUMENT,
+                       "data spec %s: %d names of files or folders, expected %d: %s", spec->kind,
+                       plain, files, usage);
     }
     return LS_OK;
 }
@@ -156,8 +158,8 @@ ls_status ls_spec_choice(const ls_spec *spec, const char *key, const char *const
         if (i > 0) strncat(known, "|", sizeof known - strlen(known) - 1);
         strncat(known, choices[i], sizeof known - strlen(known) - 1);
     }
-    return ls_fail(LS_ERR_ARGUMENT, "data spec %s: %s=%s, expected %s=%s", spec->kind, key, item->value,
-                   key, known);
+    return ls_fail(LS_ERR_ARGUMENT, "data spec %s: %s=%s, expected %s=%s", spec->kind, key,
+                   item->value, key, known);
 }
 
 bool ls_text_whole(const char *text, size_t low, size_t high, size_t *out)
@@ -175,6 +177,6 @@ ls_status ls_spec_whole(const ls_spec *spec, const char *key, size_t low, size_t
 {
     const ls_spec_item *item = ls_spec_find(spec, key);
     if (!item || ls_text_whole(item->value, low, high, out)) return LS_OK;
-    return ls_fail(LS_ERR_ARGUMENT, "data spec %s: %s=%s, expected a whole number %zu..%zu", spec->kind,
-                   key, item->value, low, high);
+    return ls_fail(LS_ERR_ARGUMENT, "data spec %s: %s=%s, expected a whole number %zu..%zu",
+                   spec->kind, key, item->value, low, high);
 }

@@ -20,15 +20,15 @@
  * other ranks at turn t - depth to get on, and they need no batch that is not on its way.
  *
  * The bits of a slot are a function of (seed, epoch, step, rank): each reader keeps its own copy of
- * the order of the epoch it last worked in (its jobs ascend, so an order is computed once per reader
- * and epoch) and shares nothing else but the data set, which nobody writes.
+ * the order of the epoch it last worked in (its jobs ascend, so it computes each order once) and
+ * shares nothing else but the data set, which nobody writes.
  *
  * Order within a batch: with A passes, the rank's shards s with s mod A = 0 ascending, then those
  * with s mod A = 1, and so on; each shard's samples in the order of the epoch. This is the
  * order in which fold.h plans the rank's rows.
  *
- * A reader's sleep has no deadline of its own: it ends by a release or by ls_pipeline_destroy, which
- * wakes all readers; only ranks wait for readers, and they do it through ls_wait.
+ * A reader's sleep has no deadline of its own: it ends by a release or by ls_pipeline_destroy,
+ * which wakes all readers; only ranks wait for readers, and they do it through ls_wait.
  */
 #include "io/pipeline.h"
 
@@ -95,8 +95,8 @@ static size_t rank_samples(const ls_pipeline_config *config, int rank, size_t sa
            ls_shard_begin(begin, samples, config->shard_count);
 }
 
-/* The most samples that a batch of `rank` can have. A short batch can give a rank MORE than a full one
- * (V = 8: of 11 samples shard 3 gets one, of 10 two), so both that occur are asked. */
+/* The most samples that a batch of `rank` can have. A short batch can give a rank MORE than a full
+ * one (V = 8: of 11 samples shard 3 gets one, of 10 two), so both that occur are asked. */
 static size_t rank_capacity(const ls_pipeline_config *config, int rank)
 {
     const size_t count = ls_dataset_describe(config->dataset)->count[LS_PART_TRAIN];
@@ -117,7 +117,7 @@ static slot_layout layout_of(const ls_pipeline_config *config, int rank)
     at.answer = round_up(capacity * sample_elements(info) * sizeof(float));
     at.index = at.answer + round_up(capacity * answer);
     at.bytes = at.index + round_up(capacity * sizeof(uint32_t));
-    if (at.bytes == 0) at.bytes = SLOT_ALIGNMENT; /* a rank without samples has slots all the same */
+    if (at.bytes == 0) at.bytes = SLOT_ALIGNMENT; /* a rank without samples has slots too */
     return at;
 }
 

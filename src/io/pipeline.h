@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* pipeline.h -- reads ahead: data set -> reader threads -> bounded queue -> staging of each rank.
  *
- * The training steps from (first_epoch, first_step) on are produced in order, `depth` of them ahead. A
- * step's batch of a rank holds that rank's samples in the order of its passes (fold.h gives the
- * same order): pass 0's shards ascending, then pass 1's. Any number of reader threads fills the
- * same bytes, since a slot's contents are a function of (seed, epoch, step, rank).
+ * The training steps from (first_epoch, first_step) on are produced in order, `depth` of them
+ * ahead. A step's batch of a rank holds that rank's samples in the order of its passes (fold.h
+ * gives the same order): pass 0's shards ascending, then pass 1's. Any number of reader threads
+ * fills the same bytes, since a slot's contents are a function of (seed, epoch, step, rank).
  *
  * Thread rule: ls_pipeline_next / _release of rank r are called by rank r's thread only.
  */
@@ -24,7 +24,7 @@ typedef struct {
     int reader_count;          /* threads that fill slots, >= 1 */
     int depth;                 /* slots per rank, >= 2 */
     uint32_t first_epoch;      /* 0-based */
-    size_t first_step;         /* of first_epoch, 0-based */
+    size_t first_step;         /* of first_epoch, 0-based; its step count: the next epoch's 0 */
     uint64_t step_count;       /* stop after this many steps */
     ls_group *group;           /* borrowed: waits end with it; finished batches are its progress */
 } ls_pipeline_config;
@@ -45,13 +45,16 @@ typedef struct ls_pipeline ls_pipeline;
 /* Bytes of staging that one rank needs (all its slots). */
 size_t ls_pipeline_staging_bytes(const ls_pipeline_config *config, int rank);
 
-/* `staging[r]`: that many bytes for rank r, borrowed, pinned if its device copies asynchronously.
- * Starts the readers. Errors: MEMORY. */
+/* `staging[r]`: that many bytes for rank r, aligned to 64, borrowed, pinned if its device copies
+ * asynchronously. Starts the readers.
+ * Errors: ARGUMENT (drop_remainder leaves no step), MEMORY. */
 LS_MUST_USE ls_status ls_pipeline_create(const ls_pipeline_config *config, void *const *staging,
                                          ls_pipeline **out);
 void ls_pipeline_destroy(ls_pipeline *pipeline); /* accepts NULL; joins the readers */
 
-/* The next step's batch of `rank`; valid until released. Blocks. Errors: TIMEOUT, ABORTED. */
+/* The next step's batch of `rank`; valid until released. Batches are released in the order in
+ * which they were taken; up to `depth` may be held.
+ * Blocks: until it is filled.   Errors: TIMEOUT, ABORTED, ARGUMENT (after the last step). */
 LS_MUST_USE ls_status ls_pipeline_next(ls_pipeline *pipeline, int rank, ls_batch *out);
 void ls_pipeline_release(ls_pipeline *pipeline, int rank);
 
