@@ -28,11 +28,13 @@ SOURCES = {
     "kernels/reference": ("activation arena batch_sum conv dropout gemm loss pool shard_sums "
                           "table whole"),
     "collectives": "bucket ledger link rendezvous ring ring_describe tree",
-    "io": ("checkpoint checkpoint_header csv data_file dataset dataset_csv dataset_digits "
-           "dataset_report dataset_scale dataset_spec json new_file pipeline sampler"),
+    "io": ("checkpoint checkpoint_header csv data_file dataset dataset_cifar10 dataset_csv "
+           "dataset_digits dataset_idx dataset_npy dataset_report dataset_scale dataset_spec json "
+           "new_file pipeline sampler"),
     "train": ("builtin evaluate explain layers metrics model_describe model_init model_parse "
               "optimizer rank replica resume state step trainer"),
-    "cli": "console options report signals",  # without main.c, which is not part of the library
+    "cli": ("console data devices eval options predict report scratch_folder show signals train "
+            "verify"),  # without main.c, which is not part of the library
 }
 HAS_MAIN = False
 # One micro-kernel source per op, compiled once per instruction set (src/kernels/host/host.h).
