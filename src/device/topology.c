@@ -24,6 +24,7 @@
 #include <string.h>
 
 #include "device/cuda.h"
+#include "nearest.h"
 
 enum { NUMBER_MAX = 9999 }; /* far beyond every machine, and ten times it fits an int */
 
@@ -43,6 +44,19 @@ static ls_status expected(const scanner *s, const char *what)
                        what);
     return ls_fail(LS_ERR_ARGUMENT, "--devices %.80s: found '%.20s' at column %d, expected %s",
                    s->text, s->at, column, what);
+}
+
+/* What stands where one of the three words should. */
+static ls_status expected_word(const scanner *s)
+{
+    static const char *const words[] = { "auto", "host", "cuda", NULL };
+    static const char forms[] = "auto, host, host:N, cuda or cuda:K,K*M,...";
+    char word[16];
+    (void)snprintf(word, sizeof word, "%.*s", (int)strcspn(s->at, ":"), s->at);
+    const char *nearest = ls_nearest_name(word, words);
+    if (nearest == NULL) return expected(s, forms);
+    return ls_fail(LS_ERR_ARGUMENT, "--devices %.80s: unknown '%s', did you mean '%s'? (%s)",
+                   s->text, word, nearest, forms);
 }
 
 /* A decimal number without sign; what is larger than NUMBER_MAX is read as NUMBER_MAX. */
@@ -154,30 +168,35 @@ static ls_status list_check_gpus(const ls_device_list *list, const char *text, i
     return LS_OK;
 }
 
+/* All GPUs if there are any, else the CPU; and which of the two it was. */
+static ls_status list_auto(ls_device_list *list, int gpu_count, const char *why_none)
+{
+    list_all_gpus(list, gpu_count);
+    if (list->count > 0) {
+        (void)snprintf(list->reason, sizeof list->reason, "auto: %d usable GPU%s", gpu_count,
+                       gpu_count == 1 ? "" : "s");
+        return LS_OK;
+    }
+    (void)snprintf(list->reason, sizeof list->reason, "auto: no usable GPU (%.100s)", why_none);
+    return list_append(list, "auto", LS_DEVICE_HOST, 0, 1);
+}
+
 ls_status ls_device_list_resolve(const char *text, int gpu_count, const char *why_none,
                                  ls_device_list *out)
 {
     *out = (ls_device_list){ .count = 0 };
     scanner s = { .text = text, .at = text };
     (void)snprintf(out->reason, sizeof out->reason, "--devices %.80s", text);
-    if (strcmp(text, "auto") == 0) {
-        list_all_gpus(out, gpu_count);
-        if (out->count > 0) {
-            (void)snprintf(out->reason, sizeof out->reason, "auto: %d usable GPU%s", gpu_count,
-                           gpu_count == 1 ? "" : "s");
-            return LS_OK;
-        }
-        (void)snprintf(out->reason, sizeof out->reason, "auto: no usable GPU (%.100s)", why_none);
-        return list_append(out, text, LS_DEVICE_HOST, 0, 1);
+    if (scan_word(&s, "auto")) {
+        if (*s.at != '\0') return expected(&s, "the end");
+        return list_auto(out, gpu_count, why_none);
     }
     if (scan_word(&s, "host")) return scan_host(&s, out);
-    if (!scan_word(&s, "cuda")) return expected(&s, "auto, host, host:N, cuda or cuda:K,K*M,...");
-    if (*s.at == '\0')
-        list_all_gpus(out, gpu_count);
-    else {
-        s.at++; /* the ':' that scan_word left */
+    if (!scan_word(&s, "cuda")) return expected_word(&s);
+    if (scan_character(&s, ':'))
         LS_TRY(scan_gpus(&s, out));
-    }
+    else
+        list_all_gpus(out, gpu_count);
     return list_check_gpus(out, text, gpu_count, why_none);
 }
 

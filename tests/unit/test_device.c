@@ -1,0 +1,577 @@
+/* SPDX-License-Identifier: MIT */
+/* test_device.c -- host devices, the checks of every device, and the device that fails on demand.
+ *
+ * Asserts of the device layer (a leak at close, a foreign pointer at release) are seen in a child
+ * process, where assertions are compiled in.
+ */
+#include "support/test.h"
+
+#include <math.h>
+#include <sched.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "device/cuda.h"
+#include "device/device.h"
+#include "support/faulty_device.h"
+#include "support/ranks.h"
+
+static ls_device *open_host(int ordinal)
+{
+    ls_device *device = NULL;
+    assert_int_equal(ls_device_open_host(ordinal, 1, false, NULL, &device), LS_OK);
+    return device;
+}
+
+static void *alloc(ls_device *device, size_t bytes)
+{
+    void *memory = NULL;
+    assert_int_equal(ls_device_alloc(device, bytes, &memory), LS_OK);
+    assert_non_null(memory);
+    return memory;
+}
+
+static void stream_init(ls_stream *stream, ls_device *device)
+{
+    assert_int_equal(ls_stream_init(stream, device), LS_OK);
+}
+
+static void event_init(ls_event *event, ls_device *device)
+{
+    assert_int_equal(ls_event_init(event, device), LS_OK);
+}
+
+/* -- memory ---------------------------------------------------------------------------------- */
+
+static void test_a_host_device_says_what_it_is(void **state)
+{
+    (void)state;
+    ls_device *device = NULL;
+    assert_int_equal(ls_device_open_host(3, 2, false, NULL, &device), LS_OK);
+    assert_string_equal(device->name, "host:3");
+    assert_int_equal(device->kind, LS_DEVICE_HOST);
+    assert_int_equal(device->ordinal, 3);
+    assert_int_equal(ls_pool_thread_count(device->pool), 2);
+    assert_null(device->kernels);
+    ls_device_close(device);
+    ls_device_close(NULL);
+}
+
+static void test_memory_is_aligned_and_filled_with_nans(void **state)
+{
+    (void)state;
+    ls_device *device = open_host(0);
+    static const size_t bytes[] = { 0, 1, 4, 127, 128, 129, 100000 };
+    for (size_t i = 0; i < sizeof bytes / sizeof bytes[0]; i++) {
+        float *memory = alloc(device, bytes[i]);
+        assert_int_equal((uintptr_t)memory % 128, 0);
+        for (size_t k = 0; k < bytes[i] / sizeof *memory; k++) assert_true(isnan(memory[k]));
+        ls_device_release(device, memory);
+    }
+    void *pinned = NULL;
+    assert_int_equal(ls_pinned_alloc(device, 100, &pinned), LS_OK);
+    assert_int_equal((uintptr_t)pinned % 128, 0);
+    ls_pinned_release(device, pinned);
+    ls_pinned_release(device, NULL);
+    ls_device_close(device);
+}
+
+static void test_a_device_counts_its_bytes_and_their_peak(void **state)
+{
+    (void)state;
+    ls_device *device = open_host(0), *other = open_host(1);
+    void *a = alloc(device, 1000), *b = alloc(device, 500);
+    assert_int_equal(atomic_load(&device->allocated_bytes), 1500);
+    ls_device_release(device, a);
+    assert_int_equal(atomic_load(&device->allocated_bytes), 500);
+    a = alloc(device, 200);
+    assert_int_equal(atomic_load(&device->allocated_bytes), 700);
+    assert_int_equal(atomic_load(&device->peak_bytes), 1500);
+    ls_device_release(device, b);
+    ls_device_release(device, a);
+    ls_device_release(device, NULL);
+    assert_int_equal(atomic_load(&device->allocated_bytes), 0);
+    assert_int_equal(atomic_load(&device->peak_bytes), 1500);
+    assert_int_equal(atomic_load(&other->peak_bytes), 0);
+    ls_device_close(device);
+    ls_device_close(other);
+}
+
+static void test_more_memory_than_there_is_is_refused_with_both_numbers(void **state)
+{
+    (void)state;
+    ls_device *device = open_host(2);
+    void *held = alloc(device, 1000);
+    static const size_t bytes[] = { SIZE_MAX, SIZE_MAX - 500, SIZE_MAX / 2 };
+    for (size_t i = 0; i < sizeof bytes / sizeof bytes[0]; i++) {
+        char text[100];
+        void *memory = device;
+        assert_int_equal(ls_device_alloc(device, bytes[i], &memory), LS_ERR_MEMORY);
+        assert_null(memory);
+        (void)snprintf(text, sizeof text, "host:2: %zu bytes asked, 1000 in use, ", bytes[i]);
+        assert_memory_equal(ls_last_error(), text, strlen(text));
+    }
+    assert_int_equal(atomic_load(&device->allocated_bytes), 1000);
+    ls_device_release(device, held);
+    ls_device_close(device);
+}
+
+/* -- streams, events, copies ------------------------------------------------------------------ */
+
+static void test_copies_move_bytes_and_zero_bytes_need_no_memory(void **state)
+{
+    (void)state;
+    ls_device *a = open_host(0), *b = open_host(1);
+    ls_stream stream;
+    stream_init(&stream, a);
+    unsigned char *x = alloc(a, 64), *y = alloc(a, 64), *z = alloc(b, 64);
+    unsigned char in[64], out[64];
+    for (unsigned char i = 0; i < 64; i++) in[i] = i;
+    assert_int_equal(ls_copy_to_device(&stream, x, in, 64), LS_OK);
+    assert_int_equal(ls_copy_within(&stream, y + 1, x, 63), LS_OK);
+    assert_int_equal(ls_fill(&stream, y, 7, 1), LS_OK);
+    assert_int_equal(ls_copy_peer(&stream, z, y, 64), LS_OK);
+    assert_int_equal(ls_copy_to_host(&stream, out, z, 64), LS_OK);
+    assert_int_equal(out[0], 7);
+    assert_memory_equal(out + 1, in, 63);
+    assert_int_equal(ls_copy_to_device(&stream, NULL, NULL, 0), LS_OK);
+    assert_int_equal(ls_copy_peer(&stream, x, x, 0), LS_OK);
+    assert_int_equal(ls_fill(&stream, NULL, 1, 0), LS_OK);
+    ls_device_release(a, x);
+    ls_device_release(a, y);
+    ls_device_release(b, z);
+    ls_stream_free(&stream);
+    ls_stream_free(&stream);
+    ls_device_close(a);
+    ls_device_close(b);
+}
+
+static void test_a_copy_from_or_to_nowhere_or_onto_itself_is_an_error(void **state)
+{
+    (void)state;
+    ls_device *device = open_host(0);
+    ls_stream stream;
+    stream_init(&stream, device);
+    unsigned char *x = alloc(device, 64);
+    assert_int_equal(ls_copy_to_device(&stream, x, NULL, 4), LS_ERR_DEVICE);
+    assert_string_equal(ls_last_error(),
+                        "host:0: copy to the device of 4 bytes: the source is NULL");
+    assert_int_equal(ls_copy_peer(&stream, NULL, x, 4), LS_ERR_DEVICE);
+    assert_string_equal(ls_last_error(),
+                        "host:0: copy to another device of 4 bytes: the target is NULL");
+    assert_int_equal(ls_fill(&stream, NULL, 0, 4), LS_ERR_DEVICE);
+    assert_int_equal(ls_copy_within(&stream, x, x, 1), LS_ERR_DEVICE);
+    assert_int_equal(ls_copy_within(&stream, x, x + 31, 32), LS_ERR_DEVICE);
+    assert_int_equal(ls_copy_within(&stream, x + 31, x, 32), LS_ERR_DEVICE);
+    assert_string_equal(ls_last_error(), "host:0: copy within the device of 32 bytes: source "
+                                         "and target overlap");
+    memset(x, 1, 64);
+    assert_int_equal(ls_copy_within(&stream, x + 32, x, 32), LS_OK);
+    assert_int_equal(ls_copy_within(&stream, x, x + 32, 32), LS_OK);
+    ls_device_release(device, x);
+    ls_stream_free(&stream);
+    ls_device_close(device);
+}
+
+static void test_waiting_for_an_event_that_was_never_recorded_is_an_error(void **state)
+{
+    (void)state;
+    ls_device *a = open_host(0), *b = open_host(1);
+    ls_stream sa, sb;
+    ls_event event;
+    stream_init(&sa, a);
+    stream_init(&sb, b);
+    event_init(&event, a);
+    assert_int_equal(ls_stream_wait(&sb, &event), LS_ERR_DEVICE);
+    assert_string_equal(ls_last_error(),
+                        "a stream of host:1 waits for an event of host:0 that was never recorded");
+    assert_int_equal(ls_event_record(&event, &sb), LS_ERR_DEVICE); /* another device's stream */
+    assert_string_equal(ls_last_error(),
+                        "an event of host:0 cannot be recorded on a stream of host:1");
+    assert_int_equal(ls_stream_wait(&sb, &event), LS_ERR_DEVICE);
+    assert_int_equal(ls_event_record(&event, &sa), LS_OK);
+    assert_int_equal(ls_stream_wait(&sb, &event), LS_OK);
+    assert_int_equal(atomic_load(&event.recorded), 1);
+    ls_event_free(&event);
+    ls_event_free(&event);
+    ls_stream_free(&sa);
+    ls_stream_free(&sb);
+    ls_device_close(a);
+    ls_device_close(b);
+}
+
+static void test_a_host_stream_is_idle_as_soon_as_work_was_enqueued(void **state)
+{
+    (void)state;
+    ls_device *device = open_host(0);
+    ls_stream stream;
+    ls_event event;
+    bool idle = false, complete = false;
+    stream_init(&stream, device);
+    event_init(&event, device);
+    assert_int_equal(ls_stream_poll(&stream, &idle), LS_OK);
+    assert_true(idle);
+    assert_int_equal(ls_event_record(&event, &stream), LS_OK);
+    assert_int_equal(ls_event_poll(&event, &complete), LS_OK);
+    assert_true(complete);
+    assert_int_equal(ls_stream_drain(&stream, NULL, "nothing"), LS_OK);
+    ls_event_free(&event);
+    ls_stream_free(&stream);
+    ls_device_close(device);
+}
+
+typedef struct {
+    ls_device *device[2];
+    ls_stream stream[2];
+    ls_event event;
+    unsigned char *from, *to;
+    bool ok;
+} handover;
+
+/* Rank 0 copies and records; rank 1 sees the count rise, waits for the event, and reads. The only
+ * edge between them is the event's. */
+static ls_status hand_over(int rank, void *arg)
+{
+    handover *h = arg;
+    if (rank == 0) {
+        LS_TRY(ls_copy_peer(&h->stream[0], h->to, h->from, 64));
+        return ls_event_record(&h->event, &h->stream[0]);
+    }
+    while (atomic_load_explicit(&h->event.recorded, memory_order_relaxed) == 0)
+        (void)sched_yield();
+    LS_TRY(ls_stream_wait(&h->stream[1], &h->event));
+    h->ok = memcmp(h->to, h->from, 64) == 0;
+    return LS_OK;
+}
+
+static void test_who_waits_for_an_event_sees_what_preceded_it(void **state)
+{
+    (void)state;
+    handover h = { .device = { open_host(0), open_host(1) } };
+    for (int i = 0; i < 2; i++) stream_init(&h.stream[i], h.device[i]);
+    h.from = alloc(h.device[0], 64);
+    h.to = alloc(h.device[1], 64);
+    for (int i = 0; i < 100; i++) {
+        event_init(&h.event, h.device[0]);
+        memset(h.from, i + 1, 64);
+        assert_int_equal(run_ranks(2, hand_over, &h, NULL), LS_OK);
+        assert_true(h.ok);
+        ls_event_free(&h.event);
+    }
+    ls_device_release(h.device[0], h.from);
+    ls_device_release(h.device[1], h.to);
+    for (int i = 0; i < 2; i++) {
+        ls_stream_free(&h.stream[i]);
+        ls_device_close(h.device[i]);
+    }
+}
+
+static void test_copies_and_fills_are_progress_of_the_group(void **state)
+{
+    (void)state;
+    atomic_ulong progress;
+    atomic_init(&progress, 0);
+    ls_device *device = NULL;
+    assert_int_equal(ls_device_open_host(0, 1, false, &progress, &device), LS_OK);
+    ls_stream stream;
+    stream_init(&stream, device);
+    unsigned char *x = alloc(device, 8);
+    assert_int_equal(atomic_load(&progress), 0);
+    assert_int_equal(ls_fill(&stream, x, 0, 8), LS_OK);
+    assert_int_equal(ls_copy_within(&stream, x, x + 4, 4), LS_OK);
+    ls_device_progress(device);
+    assert_int_equal(atomic_load(&progress), 3);
+    ls_device_release(device, x);
+    ls_stream_free(&stream);
+    ls_device_close(device);
+}
+
+/* -- bugs of ours ----------------------------------------------------------------------------- */
+
+static void leak_memory(ls_device *device)
+{
+    void *memory = NULL;
+    if (ls_device_alloc(device, 8, &memory) != LS_OK) _exit(1);
+    ls_device_close(device);
+}
+
+static void leak_pinned(ls_device *device)
+{
+    void *memory = NULL;
+    if (ls_pinned_alloc(device, 8, &memory) != LS_OK) _exit(1);
+    ls_device_close(device);
+}
+
+static void leak_stream(ls_device *device)
+{
+    ls_stream stream;
+    if (ls_stream_init(&stream, device) != LS_OK) _exit(1);
+    ls_device_close(device);
+}
+
+static void leak_event(ls_device *device)
+{
+    ls_event event;
+    if (ls_event_init(&event, device) != LS_OK) _exit(1);
+    ls_device_close(device);
+}
+
+static void release_foreign(ls_device *device)
+{
+    int on_the_stack = 0;
+    ls_device_release(device, &on_the_stack);
+}
+
+/* How the child that calls fn(device) ends. Its stderr, where assert speaks, is closed. */
+static int signal_of(void (*fn)(ls_device *))
+{
+    (void)fflush(NULL);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        (void)close(STDERR_FILENO);
+        ls_device *device = NULL;
+        if (ls_device_open_host(0, 1, false, NULL, &device) != LS_OK) _exit(1);
+        fn(device);
+        _exit(0);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+static void test_closing_a_device_asserts_that_nothing_is_left_open(void **state)
+{
+    (void)state;
+    assert_int_equal(signal_of(ls_device_close), 0);
+    assert_int_equal(signal_of(leak_memory), SIGABRT);
+    assert_int_equal(signal_of(leak_pinned), SIGABRT);
+    assert_int_equal(signal_of(leak_stream), SIGABRT);
+    assert_int_equal(signal_of(leak_event), SIGABRT);
+}
+
+static void test_releasing_what_is_not_of_the_device_asserts(void **state)
+{
+    (void)state;
+    assert_int_equal(signal_of(release_foreign), SIGABRT);
+}
+
+/* -- without CUDA ------------------------------------------------------------------------------ */
+
+static void test_a_build_without_cuda_has_no_gpu_and_says_why(void **state)
+{
+    (void)state;
+    const char *why = NULL;
+    ls_device *device = NULL;
+    if (ls_cuda_usable_count(&why) > 0) skip();
+    assert_non_null(why);
+    assert_int_equal(ls_device_open_cuda(0, NULL, &device), LS_ERR_DEVICE);
+    assert_null(device);
+    assert_non_null(strstr(ls_last_error(), why));
+}
+
+/* -- the faulty device -------------------------------------------------------------------------- */
+
+enum { SETUP_CALLS = 4, COPIES = 3, RECORDS = 2 };
+
+/* One of everything, on a faulty device; all is released whatever fails. */
+static ls_status use_device(fault *f, unsigned char out[8])
+{
+    ls_device *device = NULL;
+    ls_stream stream = { 0 };
+    ls_event event = { 0 };
+    void *memory = NULL, *pinned = NULL;
+    LS_TRY(faulty_device_open(0, 1, NULL, f, &device));
+    ls_status status = ls_stream_init(&stream, device);
+    if (status == LS_OK) status = ls_event_init(&event, device);
+    if (status == LS_OK) status = ls_device_alloc(device, 16, &memory);
+    if (status == LS_OK) status = ls_pinned_alloc(device, 8, &pinned);
+    if (status != LS_OK) goto done;
+    memset(pinned, 1, 8);
+    status = ls_copy_to_device(&stream, memory, pinned, 8);
+    if (status == LS_OK) status = ls_event_record(&event, &stream);
+    if (status == LS_OK)
+        status = ls_copy_within(&stream, (unsigned char *)memory + 8, memory, 8);
+    if (status == LS_OK) status = ls_event_record(&event, &stream);
+    if (status == LS_OK)
+        status = ls_copy_to_host(&stream, out, (unsigned char *)memory + 8, 8);
+done:
+    ls_pinned_release(device, pinned);
+    ls_device_release(device, memory);
+    ls_event_free(&event);
+    ls_stream_free(&stream);
+    ls_device_close(device);
+    return status;
+}
+
+static void test_a_faulty_device_fails_each_call_in_turn(void **state)
+{
+    (void)state;
+    static const struct {
+        fault_kind kind;
+        long count;
+        ls_status status;
+    } row[] = {
+        { FAULT_ALLOC, SETUP_CALLS, LS_ERR_MEMORY },
+        { FAULT_COPY, COPIES, LS_ERR_DEVICE },
+        { FAULT_RECORD, RECORDS, LS_ERR_DEVICE },
+    };
+    unsigned char out[8];
+    fault none = { .kind = FAULT_NONE };
+    assert_int_equal(use_device(&none, out), LS_OK);
+    assert_int_equal(use_device(NULL, out), LS_OK);
+    assert_int_equal(atomic_load(&none.allocs), SETUP_CALLS);
+    assert_int_equal(atomic_load(&none.copies), COPIES);
+    assert_int_equal(atomic_load(&none.records), RECORDS);
+    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+        for (long n = 1; n <= row[i].count + 1; n++) {
+            fault f = { .kind = row[i].kind, .n = n };
+            const bool strikes = n <= row[i].count;
+            assert_int_equal(use_device(&f, out), strikes ? row[i].status : LS_OK);
+            assert_int_equal(atomic_load(&f.fired), strikes);
+            if (strikes) assert_non_null(strstr(ls_last_error(), "host:0: injected"));
+        }
+    }
+}
+
+static void test_a_faulty_device_flips_one_bit_of_one_copy(void **state)
+{
+    (void)state;
+    for (size_t bit = 0; bit < 80; bit++) {
+        for (long n = 1; n <= COPIES; n++) {
+            fault f = { .kind = FAULT_FLIP, .n = n, .flip_bit = bit };
+            unsigned char out[8], want[8];
+            memset(want, 1, 8);
+            want[bit % 64 / 8] = (unsigned char)(want[bit % 64 / 8] ^ (1u << bit % 8));
+            assert_int_equal(use_device(&f, out), LS_OK);
+            assert_memory_equal(out, want, 8);
+        }
+    }
+}
+
+static void test_a_fault_may_count_copies_of_one_direction_only(void **state)
+{
+    (void)state;
+    unsigned char out[8];
+    fault f = { .kind = FAULT_COPY, .n = 1, .directions = 1u << LS_COPY_TO_HOST };
+    assert_int_equal(use_device(&f, out), LS_ERR_DEVICE);
+    assert_int_equal(atomic_load(&f.copies), 1);
+    assert_int_equal(atomic_load(&f.records), 2); /* it was the last copy that failed */
+}
+
+static void test_a_stalled_copy_holds_up_all_that_waits_for_it(void **state)
+{
+    (void)state;
+    fault f = { .kind = FAULT_STALL_COPY, .n = 2 };
+    ls_device *a = NULL, *b = NULL;
+    ls_stream sa, sb;
+    ls_event event;
+    bool idle = false, complete = false;
+    ls_group *group = NULL;
+    assert_int_equal(ls_group_create(1, 0.01, &group), LS_OK);
+    assert_int_equal(faulty_device_open(0, 1, NULL, &f, &a), LS_OK);
+    assert_int_equal(faulty_device_open(1, 1, NULL, NULL, &b), LS_OK);
+    stream_init(&sa, a);
+    stream_init(&sb, b);
+    event_init(&event, a);
+    unsigned char *x = alloc(a, 8), *y = alloc(b, 8);
+    memset(x, 5, 8);
+    for (int copies = 1; copies <= 2; copies++) {
+        assert_int_equal(ls_copy_peer(&sa, y, x, 8), LS_OK);
+        assert_int_equal(ls_event_record(&event, &sa), LS_OK);
+        assert_int_equal(ls_stream_wait(&sb, &event), LS_OK);
+        assert_int_equal(ls_event_poll(&event, &complete), LS_OK);
+        assert_int_equal(complete, copies == 1);
+        assert_int_equal(ls_stream_poll(&sb, &idle), LS_OK);
+        assert_int_equal(idle, copies == 1);
+    }
+    assert_int_equal(ls_stream_drain(&sb, group, "bucket 3"), LS_ERR_TIMEOUT);
+    assert_string_equal(ls_last_error(), "bucket 3: host:1 did not finish it in time");
+    atomic_store(&f.released, true);
+    assert_int_equal(ls_stream_drain(&sa, group, "the rest"), LS_OK);
+    assert_int_equal(ls_stream_drain(&sb, group, "the rest"), LS_OK);
+    ls_group_abort(group, 0, ls_fail(LS_ERR_IO, "enough"));
+    atomic_store(&f.released, false);
+    assert_int_equal(ls_stream_drain(&sa, group, "the rest"), LS_ERR_ABORTED);
+    ls_device_release(a, x);
+    ls_device_release(b, y);
+    ls_event_free(&event);
+    ls_stream_free(&sa);
+    ls_stream_free(&sb);
+    ls_device_close(a);
+    ls_device_close(b);
+    ls_group_destroy(group);
+}
+
+static void test_a_plain_host_stream_refuses_to_wait_for_a_stalled_event(void **state)
+{
+    (void)state;
+    fault f = { .kind = FAULT_STALL_COPY, .n = 1 };
+    ls_device *a = NULL, *b = open_host(1);
+    ls_stream sa, sb;
+    ls_event event;
+    assert_int_equal(faulty_device_open(0, 1, NULL, &f, &a), LS_OK);
+    stream_init(&sa, a);
+    stream_init(&sb, b);
+    event_init(&event, a);
+    unsigned char *x = alloc(a, 8);
+    memset(x, 5, 8);
+    assert_int_equal(ls_copy_within(&sa, x + 4, x, 4), LS_OK);
+    assert_int_equal(ls_event_record(&event, &sa), LS_OK);
+    assert_int_equal(ls_stream_wait(&sb, &event), LS_ERR_DEVICE);
+    assert_string_equal(ls_last_error(),
+                        "a stream of host:1 waits for an event of host:0 that is not complete");
+    ls_device_release(a, x);
+    ls_event_free(&event);
+    ls_stream_free(&sa);
+    ls_stream_free(&sb);
+    ls_device_close(a);
+    ls_device_close(b);
+}
+
+/* Rank 0's copy blocks; rank 1 releases it once it has begun. */
+static ls_status block_and_release(int rank, void *arg)
+{
+    fault *f = arg;
+    unsigned char out[8];
+    if (rank == 0) return use_device(f, out);
+    while (!atomic_load(&f->fired)) (void)sched_yield();
+    if (atomic_load(&f->copies) != 2) return ls_fail(LS_ERR_VERIFY, "the copy returned");
+    atomic_store(&f->released, true);
+    return LS_OK;
+}
+
+static void test_a_blocked_copy_returns_when_it_is_released(void **state)
+{
+    (void)state;
+    fault f = { .kind = FAULT_BLOCK_COPY, .n = 2 };
+    assert_int_equal(run_ranks(2, block_and_release, &f, NULL), LS_OK);
+    assert_int_equal(atomic_load(&f.copies), COPIES);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_host_device_says_what_it_is),
+        cmocka_unit_test(test_memory_is_aligned_and_filled_with_nans),
+        cmocka_unit_test(test_a_device_counts_its_bytes_and_their_peak),
+        cmocka_unit_test(test_more_memory_than_there_is_is_refused_with_both_numbers),
+        cmocka_unit_test(test_copies_move_bytes_and_zero_bytes_need_no_memory),
+        cmocka_unit_test(test_a_copy_from_or_to_nowhere_or_onto_itself_is_an_error),
+        cmocka_unit_test(test_waiting_for_an_event_that_was_never_recorded_is_an_error),
+        cmocka_unit_test(test_a_host_stream_is_idle_as_soon_as_work_was_enqueued),
+        cmocka_unit_test(test_who_waits_for_an_event_sees_what_preceded_it),
+        cmocka_unit_test(test_copies_and_fills_are_progress_of_the_group),
+        cmocka_unit_test(test_closing_a_device_asserts_that_nothing_is_left_open),
+        cmocka_unit_test(test_releasing_what_is_not_of_the_device_asserts),
+        cmocka_unit_test(test_a_build_without_cuda_has_no_gpu_and_says_why),
+        cmocka_unit_test(test_a_faulty_device_fails_each_call_in_turn),
+        cmocka_unit_test(test_a_faulty_device_flips_one_bit_of_one_copy),
+        cmocka_unit_test(test_a_fault_may_count_copies_of_one_direction_only),
+        cmocka_unit_test(test_a_stalled_copy_holds_up_all_that_waits_for_it),
+        cmocka_unit_test(test_a_plain_host_stream_refuses_to_wait_for_a_stalled_event),
+        cmocka_unit_test(test_a_blocked_copy_returns_when_it_is_released),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
