@@ -27,7 +27,8 @@ SOURCES = {
     "kernels": "fold kernels",
     "kernels/reference": ("activation arena batch_sum conv dropout gemm loss pool shard_sums "
                           "table whole"),
-    "collectives": "bucket ledger link rendezvous ring ring_describe tree",
+    "collectives": ("all_reduce bucket comm gather ledger link reduce_direct reduce_ring rendezvous "
+                    "ring ring_describe tree"),
     "io": ("checkpoint checkpoint_header csv data_file dataset dataset_cifar10 dataset_csv "
            "dataset_digits dataset_idx dataset_npy dataset_report dataset_scale dataset_spec json "
            "new_file pipeline sampler"),

@@ -31,7 +31,13 @@
 #include "status.h"
 #include "thread.h"
 
-typedef enum { LS_ALGORITHM_AUTO, LS_ALGORITHM_RING, LS_ALGORITHM_TREE, LS_ALGORITHM_ROOT } ls_algorithm;
+typedef enum {
+    LS_ALGORITHM_AUTO,
+    LS_ALGORITHM_RING,
+    LS_ALGORITHM_TREE,
+    LS_ALGORITHM_ROOT
+} ls_algorithm;
+
 typedef enum { LS_ORDER_EXACT, LS_ORDER_FAST } ls_order;
 
 typedef struct ls_comm ls_comm;

@@ -121,10 +121,10 @@ static void print_page(FILE *page, int world_size, int shard_count)
     }
     fputc('\n', page);
     if (world_size <= TABLE_RANKS_MAX) print_table(page, world_size);
-    else fprintf(page, "At each step rank r sends chunk r-1-step (mod %d) to rank r+1.\n", world_size);
-    fprintf(page, "\nSteps 0 to %d ADD: what travels is sums over shards, `a-b` is the sum over shards"
-                  " a to b.\nSteps %d to %d COPY: the finished chunks go round once more,"
-                  " unchanged.\n",
+    else fprintf(page, "At each step rank r sends chunk r-1-step (mod %d) to r+1.\n", world_size);
+    fprintf(page,
+            "\nSteps 0 to %d ADD: what travels is sums over shards; `a-b` is the sum over shards"
+            " a to b.\nSteps %d to %d COPY: the finished chunks go round once more, unchanged.\n",
             world_size - 2, world_size - 1, 2 * world_size - 3);
     const int chunks = world_size <= JOURNEY_RANKS_MAX ? world_size : 1;
     for (int chunk = 0; chunk < chunks; chunk++) {
