@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT */
+/* training.c -- see training.h. */
+#include "support/training.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "io/checkpoint.h"
+#include "philox.h"
+
+static void give_up(const char *what)
+{
+    fprintf(stderr, "training: %s: %s [%s]\n", what, ls_last_error(), ls_last_error_place());
+    abort();
+}
+
+static void on_plan(void *context, const ls_train_plan *plan)
+{
+    training *t = context;
+    snprintf(t->resume, sizeof t->resume, "%s", plan->resume);
+}
+
+static void on_step(void *context, const ls_step_report *report)
+{
+    training *t = context;
+    if (t->step_count < TRAINING_STEPS_MAX) t->step[t->step_count++] = *report->line;
+}
+
+static void on_epoch(void *context, const ls_history_line *line, uint64_t epochs)
+{
+    training *t = context;
+    (void)epochs;
+    if (t->epoch_count < TRAINING_EPOCHS_MAX) t->epoch[t->epoch_count++] = *line;
+}
+
+static void on_explain(void *context, const char *text)
+{
+    training *t = context;
+    snprintf(t->explanation, sizeof t->explanation, "%s", text);
+}
+
+/* Asked at the end of each step, before the step is reported. */
+static bool should_stop(void *context)
+{
+    const training *t = context;
+    return t->stop_after > 0 && (uint64_t)t->step_count + 1 >= t->stop_after;
+}
+
+training *training_create(void)
+{
+    training *t = calloc(1, sizeof *t);
+    const char *tmp = getenv("TMPDIR");
+    if (!t) abort();
+    snprintf(t->folder, sizeof t->folder, "%.200s/lockstep-test-XXXXXX", tmp ? tmp : "/tmp");
+    if (!mkdtemp(t->folder)) {
+        perror(t->folder);
+        abort();
+    }
+    t->observer = (ls_observer){ .plan = on_plan, .step = on_step, .epoch = on_epoch,
+                                 .explain = on_explain, .should_stop = should_stop,
+                                 .context = t };
+    ls_config_init(&t->config);
+    return t;
+}
+
+/* Remove a file, or a folder and what is in it. */
+static void remove_tree(const char *path)
+{
+    DIR *folder = opendir(path);
+    for (const struct dirent *entry; folder && (entry = readdir(folder));) {
+        char inner[1024];
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+        snprintf(inner, sizeof inner, "%s/%s", path, entry->d_name);
+        if (remove(inner) != 0) remove_tree(inner);
+    }
+    if (folder) closedir(folder);
+    remove(path);
+}
+
+void training_destroy(training *t)
+{
+    remove_tree(t->folder);
+    free(t);
+}
+
+const char *training_path(training *t, const char *name)
+{
+    static char path[8][512];
+    static int next;
+    next = (next + 1) % 8;
+    snprintf(path[next], sizeof path[next], "%s/%s", t->folder, name);
+    return path[next];
+}
+
+void training_write(training *t, const char *name, const char *text)
+{
+    FILE *file = fopen(training_path(t, name), "w");
+    if (!file || fputs(text, file) < 0 || fclose(file) != 0) {
+        perror(name);
+        abort();
+    }
+}
+
+void training_set(training *t, const char *name, const char *value)
+{
+    if (ls_config_set(&t->config, name, value) != LS_OK) give_up(name);
+}
+
+void training_reset(training *t)
+{
+    ls_config fresh;
+    ls_config_init(&fresh);
+    memcpy(fresh.model, t->config.model, sizeof fresh.model);
+    memcpy(fresh.data, t->config.data, sizeof fresh.data);
+    t->config = fresh;
+    t->stop_after = 0;
+}
+
+ls_status training_run(training *t)
+{
+    char out[64];
+    ls_config config = t->config;
+    t->step_count = t->epoch_count = 0;
+    t->explanation[0] = t->resume[0] = '\0';
+    if (!config.out[0] && !config.resume[0]) {
+        snprintf(out, sizeof out, "run-%d", t->runs++);
+        snprintf(config.out, sizeof config.out, "%s", training_path(t, out));
+    }
+    return ls_train(&config, &t->observer, &t->result);
+}
+
+void training_must_run(training *t)
+{
+    if (training_run(t) != LS_OK) give_up(t->config.model);
+}
+
+const char *training_weights(training *t, const char *name, const char *tensor, size_t out,
+                             size_t in, const float *values)
+{
+    ls_saved_tensor saved = { .dtype = LS_DTYPE_F32, .dims = 2, .shape = { out, in },
+                              .data = values };
+    snprintf(saved.name, sizeof saved.name, "weights/%s", tensor);
+    const char *path = training_path(t, name);
+    if (ls_checkpoint_save(path, &saved, 1, NULL, 0) != LS_OK) give_up(name);
+    return path;
+}
+
+void training_tensor(training *t, const char *tensor, float *x, size_t count)
+{
+    ls_checkpoint *checkpoint = NULL;
+    if (ls_checkpoint_open(t->result.checkpoint, &checkpoint) != LS_OK) give_up(tensor);
+    const ls_saved_tensor *saved = ls_checkpoint_tensor(checkpoint, tensor);
+    if (!saved) {
+        fprintf(stderr, "training: no tensor %s\n", tensor);
+        abort();
+    }
+    memcpy(x, saved->data, count * sizeof *x);
+    ls_checkpoint_close(checkpoint);
+}
+
+char *training_table(uint64_t seed, size_t count, size_t fields, size_t classes)
+{
+    char *text = malloc(count * (fields * 12 + 8) + 1), *next = text;
+    if (!text) abort();
+    *text = '\0';
+    for (size_t line = 0; line < count; line++) {
+        double sum = 0;
+        for (size_t f = 0; f < fields; f++) {
+            uint32_t word[4];
+            ls_random_words(seed, LS_RANDOM_AUGMENT, 0, 0, (uint32_t)line, (uint32_t)f, word);
+            const double x = (double)(word[0] % 2000) / 1000 - 1;
+            sum += x * (double)(f + 1);
+            next += sprintf(next, "%.3f,", x);
+        }
+        const double part = (sum + (double)(fields * fields)) / (double)(2 * fields * fields);
+        const size_t class = (size_t)(part * (double)classes);
+        next += sprintf(next, "%zu\n", class < classes ? class : classes - 1);
+    }
+    return text;
+}

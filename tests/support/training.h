@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/* training.h -- whole runs, small and remembered: what the tests of the trainer are made of.
+ *
+ *     training *t = training_create();               a temporary folder, defaults, a record
+ *     training_write(t, "data.csv", "1,0\n2,0\n");    files in it
+ *     training_set(t, "devices", "host:4");          options, by name
+ *     training_run(t);                               LS_OK or the run's error; losses in t->loss
+ *     training_destroy(t);                           removes the folder
+ *
+ * Every run writes to a new folder below the temporary one unless `out` or `resume` is set.
+ */
+#ifndef TEST_SUPPORT_TRAINING_H
+#define TEST_SUPPORT_TRAINING_H
+
+#include "train/trainer.h"
+
+enum { TRAINING_STEPS_MAX = 4096, TRAINING_EPOCHS_MAX = 64 };
+
+typedef struct {
+    char folder[256];
+    ls_config config;
+    ls_observer observer;
+    /* of the latest run */
+    int step_count, epoch_count;
+    ls_log_line step[TRAINING_STEPS_MAX];
+    ls_history_line epoch[TRAINING_EPOCHS_MAX];
+    char explanation[16384], resume[512];
+    ls_train_result result;
+    uint64_t stop_after;   /* observer asks to stop after this step; 0: never */
+    int runs;
+} training;
+
+training *training_create(void);
+void training_destroy(training *t);
+
+/* Path of `name` in the folder; valid until 8 further calls. */
+const char *training_path(training *t, const char *name);
+void training_write(training *t, const char *name, const char *text);
+
+/* Set an option; a malformed one ends the test program. */
+void training_set(training *t, const char *name, const char *value);
+/* Back to the defaults, but for model and data. */
+void training_reset(training *t);
+
+ls_status training_run(training *t);
+
+/* Run, and end the program with the error's text if it failed. */
+void training_must_run(training *t);
+
+/* A checkpoint named `name` in the folder with one tensor "weights/<tensor>" [out, in]; its path. */
+const char *training_weights(training *t, const char *name, const char *tensor, size_t out,
+                             size_t in, const float *values);
+
+/* Tensor `tensor` of the latest run's last checkpoint, copied to x[count]. */
+void training_tensor(training *t, const char *tensor, float *x, size_t count);
+
+/* `count` lines of `fields` numbers and a class below `classes`, from Philox, as CSV. The class
+ * depends on the numbers, so it can be learned. The caller frees it. */
+char *training_table(uint64_t seed, size_t count, size_t fields, size_t classes);
+
+#endif

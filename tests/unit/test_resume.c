@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: MIT */
+/* test_resume.c -- a run that stops and continues, elsewhere, is the run that never stopped.
+ *
+ * TINY: an MLP 4-8-3 on 37 lines, batch 8: five steps an epoch, the last with five samples.
+ */
+#include "support/test.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "support/training.h"
+
+static training *tiny_create(void)
+{
+    training *t = training_create();
+    char data[600], *lines = training_table(11, 46, 4, 3);
+    training_write(t, "tiny.model", "input 4\ndense 8 relu\ndense 3\nloss softmax-crossentropy\n");
+    training_write(t, "data.csv", lines);
+    free(lines);
+    snprintf(data, sizeof data, "csv:%s", training_path(t, "data.csv"));
+    training_set(t, "model", training_path(t, "tiny.model"));
+    training_set(t, "data", data);
+    training_set(t, "global-batch", "8");
+    training_set(t, "epochs", "3");
+    return t;
+}
+
+/* Continue t's latest checkpoint on `devices`, stopping after `stop` further steps (0: to the end). */
+static void resume(training *t, const char *devices, int stop)
+{
+    char checkpoint[1200];
+    snprintf(checkpoint, sizeof checkpoint, "%s", t->result.checkpoint);
+    training_reset(t);
+    training_set(t, "resume", checkpoint);
+    training_set(t, "devices", devices);
+    t->stop_after = (uint64_t)stop;
+    training_must_run(t);
+}
+
+static void test_momentum_started_on_four_ends_alike_on_any_number(void **state)
+{
+    (void)state;
+    static const char *const devices[] = { "host:1", "host:2", "host:3", "host:8" };
+    training *t = tiny_create();
+    char weights[65], slots[65], half[1200];
+    training_set(t, "optimizer", "momentum");
+    training_set(t, "steps", "10");
+    training_must_run(t);
+    memcpy(weights, t->result.weights_sha256, sizeof weights);
+    memcpy(slots, t->result.optimizer_sha256, sizeof slots);
+    training_set(t, "devices", "host:4");
+    t->stop_after = 5;
+    training_must_run(t);
+    memcpy(half, t->result.checkpoint, sizeof half);
+    for (int d = 0; d < 4; d++) {
+        memcpy(t->result.checkpoint, half, sizeof half);
+        resume(t, devices[d], 0);
+        assert_int_equal(t->result.steps, 10);
+        assert_string_equal(t->result.weights_sha256, weights);
+        assert_string_equal(t->result.optimizer_sha256, slots);
+    }
+    training_destroy(t);
+}
+
+static void test_interruptions_repeat_and_skip_nothing(void **state)
+{
+    (void)state;
+    training *t = tiny_create();
+    char weights[65], line[256];
+    training_set(t, "accumulate", "2");
+    training_must_run(t);
+    memcpy(weights, t->result.weights_sha256, sizeof weights);
+    t->stop_after = 3;
+    training_set(t, "devices", "host:4");
+    training_must_run(t);
+    resume(t, "host:2", 4); /* to step 7 */
+    resume(t, "host:3", 1); /* to step 8 */
+    resume(t, "host:1", 0);
+    assert_int_equal(t->result.steps, 15);
+    assert_string_equal(t->result.weights_sha256, weights);
+    /* One history for all parts: a header and three lines, an epoch each. */
+    char path[1300];
+    snprintf(path, sizeof path, "%s/../../history.csv", t->result.checkpoint);
+    char *end = strstr(path, "/checkpoints/");
+    strcpy(end, "/history.csv");
+    FILE *history = fopen(path, "r");
+    assert_non_null(history);
+    int lines = 0;
+    while (fgets(line, sizeof line, history)) lines++;
+    fclose(history);
+    assert_int_equal(lines, 4);
+    training_destroy(t);
+}
+
+static void test_the_learning_rate_goes_on_where_it_was(void **state)
+{
+    (void)state;
+    enum { STEPS = 100, STOP = 40 };
+    training *t = tiny_create();
+    double lr[STEPS];
+    training_set(t, "epochs", "auto");
+    training_set(t, "steps", "100");
+    training_set(t, "schedule", "cosine");
+    training_set(t, "warmup", "7");
+    training_set(t, "optimizer", "sgd");
+    training_must_run(t);
+    assert_int_equal(t->step_count, STEPS);
+    for (int s = 0; s < STEPS; s++) lr[s] = t->step[s].lr;
+    assert_true(lr[STEPS - 1] < lr[50] && lr[50] < lr[7] && lr[0] < lr[7]);
+    t->stop_after = STOP;
+    training_must_run(t);
+    resume(t, "host:3", 0);
+    assert_int_equal(t->step_count, STEPS - STOP);
+    for (int s = STOP; s < STEPS; s++) {
+        assert_true(t->step[s - STOP].lr == lr[s]);
+        assert_int_equal(t->step[s - STOP].step, s + 1);
+    }
+    training_destroy(t);
+}
+
+static void test_adam_keeps_its_moments_and_its_count(void **state)
+{
+    (void)state;
+    training *t = tiny_create();
+    char weights[65], slots[65];
+    training_set(t, "steps", "10");
+    training_must_run(t);
+    memcpy(weights, t->result.weights_sha256, sizeof weights);
+    memcpy(slots, t->result.optimizer_sha256, sizeof slots);
+    t->stop_after = 5;
+    training_must_run(t);
+    resume(t, "host:1", 0);
+    assert_string_equal(t->result.weights_sha256, weights);
+    assert_string_equal(t->result.optimizer_sha256, slots);
+    assert_non_null(strstr(t->resume, "step 5"));
+    training_destroy(t);
+}
+
+static void test_a_file_of_weights_does_not_resume_but_starts_a_run(void **state)
+{
+    (void)state;
+    training *t = tiny_create();
+    const float w[4] = { 0 };
+    char path[512];
+    snprintf(path, sizeof path, "%s", training_weights(t, "w", "dense1/kernel", 1, 4, w));
+    training_set(t, "resume", path);
+    assert_int_equal(training_run(t), LS_ERR_FORMAT);
+    assert_non_null(strstr(ls_last_error(), "--init"));
+    training_destroy(t);
+}
+
+static void test_what_would_change_bits_is_refused_and_shown(void **state)
+{
+    (void)state;
+    static const char *const options[][2] = { { "shards", "4" }, { "global-batch", "16" },
+                                              { "lr", "0.5" }, { "optimizer", "sgd" },
+                                              { "reduction", "sum" }, { "seed", "9" },
+                                              { "order", "fast" }, { "shuffle", "no" } };
+    training *t = tiny_create();
+    char checkpoint[1200];
+    t->stop_after = 2;
+    training_must_run(t);
+    memcpy(checkpoint, t->result.checkpoint, sizeof checkpoint);
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
+        training_reset(t);
+        training_set(t, "resume", checkpoint);
+        training_set(t, options[i][0], options[i][1]);
+        assert_int_equal(training_run(t), LS_ERR_ARGUMENT);
+        assert_non_null(strstr(ls_last_error(), options[i][0]));
+        assert_non_null(strstr(ls_last_error(), options[i][1]));
+    }
+    training_destroy(t);
+}
+
+static void test_other_data_are_refused(void **state)
+{
+    (void)state;
+    training *t = tiny_create();
+    char checkpoint[1200], data[600], *lines = training_table(12, 46, 4, 3);
+    t->stop_after = 2;
+    training_must_run(t);
+    memcpy(checkpoint, t->result.checkpoint, sizeof checkpoint);
+    training_write(t, "other.csv", lines);
+    free(lines);
+    training_reset(t);
+    snprintf(data, sizeof data, "csv:%s", training_path(t, "other.csv"));
+    training_set(t, "data", data);
+    training_set(t, "resume", checkpoint);
+    assert_int_equal(training_run(t), LS_ERR_FORMAT);
+    assert_non_null(strstr(ls_last_error(), "identity"));
+    training_destroy(t);
+}
+
+static void test_a_longer_run_may_be_asked_for(void **state)
+{
+    (void)state;
+    training *t = tiny_create();
+    char weights[65];
+    training_must_run(t);
+    memcpy(weights, t->result.weights_sha256, sizeof weights);
+    training_set(t, "epochs", "2");
+    training_must_run(t);
+    char checkpoint[1200];
+    memcpy(checkpoint, t->result.checkpoint, sizeof checkpoint);
+    training_reset(t);
+    training_set(t, "resume", checkpoint);
+    training_set(t, "epochs", "3");
+    training_must_run(t);
+    assert_string_equal(t->result.weights_sha256, weights);
+    training_destroy(t);
+}
+
+/* 5 epochs of which the third is best: best and last are what an undisturbed run reports. */
+static void test_the_best_epoch_is_not_forgotten(void **state)
+{
+    (void)state;
+    training *t = tiny_create();
+    training_set(t, "lr", "0.3");
+    training_must_run(t);
+    const ls_history_line best = t->result.best;
+    t->stop_after = 12;
+    training_must_run(t);
+    resume(t, "host:2", 0);
+    assert_int_equal(t->result.best.epoch, best.epoch);
+    assert_true(t->result.best.val_loss == best.val_loss);
+    training_destroy(t);
+}
+
+static void test_evaluation_is_exact_on_any_number_of_replicas(void **state)
+{
+    (void)state;
+    static const char *const devices[] = { "host:1", "host:2", "host:3", "host:8" };
+    training *t = tiny_create();
+    ls_evaluation result;
+    float *rows[4] = { NULL };
+    size_t columns = 0;
+    training_must_run(t);
+    for (int d = 0; d < 4; d++) {
+        assert_int_equal(ls_evaluate(t->result.checkpoint, t->config.data, devices[d], 1, 60,
+                                     false, &result, &rows[d], &columns), LS_OK);
+        assert_int_equal(result.samples, 9);
+        assert_true(result.loss == t->result.last.val_loss);
+        assert_true(result.metric == t->result.last.val_metric[0]);
+        assert_memory_equal(rows[d], rows[0], 9 * columns * sizeof(float));
+    }
+    for (int d = 0; d < 4; d++) free(rows[d]);
+    training_destroy(t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_momentum_started_on_four_ends_alike_on_any_number),
+        cmocka_unit_test(test_interruptions_repeat_and_skip_nothing),
+        cmocka_unit_test(test_the_learning_rate_goes_on_where_it_was),
+        cmocka_unit_test(test_adam_keeps_its_moments_and_its_count),
+        cmocka_unit_test(test_a_file_of_weights_does_not_resume_but_starts_a_run),
+        cmocka_unit_test(test_what_would_change_bits_is_refused_and_shown),
+        cmocka_unit_test(test_other_data_are_refused),
+        cmocka_unit_test(test_a_longer_run_may_be_asked_for),
+        cmocka_unit_test(test_the_best_epoch_is_not_forgotten),
+        cmocka_unit_test(test_evaluation_is_exact_on_any_number_of_replicas),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: MIT */
+/* test_semantics.c -- sum, then divide: the numbers that people got wrong elsewhere.
+ *
+ * LIN1: prediction w x, squared error, w = 1, targets 0, SGD with lr 0.01.
+ *   x = 1 2 3 4:    loss 7.5, gradient 15, w -> 0.85
+ *   x = 1 2 3 4 5:  loss 11,  gradient 22, w -> 0.78
+ * whatever the number of replicas and of accumulation passes. A mean of means over 3 + 2 samples
+ * would say 12.583, dropping or padding the fifth sample 10 or 20.
+ */
+#include "support/test.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "support/training.h"
+
+static const char linear[] = "input 1\ndense 1 bias=no\nloss mse\n";
+
+/* LIN1 on `lines`, from w = 1. */
+static training *lin1_create(const char *lines)
+{
+    training *t = training_create();
+    const float one = 1;
+    char data[600];
+    training_write(t, "linear.model", linear);
+    training_write(t, "data.csv", lines);
+    snprintf(data, sizeof data, "csv:%s,task=regress,test=none", training_path(t, "data.csv"));
+    training_set(t, "model", training_path(t, "linear.model"));
+    training_set(t, "data", data);
+    training_set(t, "init", training_weights(t, "w1", "dense1/kernel", 1, 1, &one));
+    training_set(t, "optimizer", "sgd");
+    training_set(t, "lr", "0.01");
+    training_set(t, "global-batch", "8");
+    training_set(t, "steps", "1");
+    return t;
+}
+
+static float lin1_weight(training *t)
+{
+    float w;
+    training_tensor(t, "weights/dense1/kernel", &w, 1);
+    return w;
+}
+
+static void assert_near(double found, double expected, double tolerance)
+{
+    if (!(fabs(found - expected) <= tolerance))
+        fail_msg("found %.9g, expected %.9g", found, expected);
+}
+
+static const char *const devices[] = { "host:1", "host:2", "host:3", "host:4", "host:8" };
+enum { DEVICES = sizeof devices / sizeof devices[0] };
+
+static void check_lin1(const char *lines, double loss, double gradient, double weight)
+{
+    training *t = lin1_create(lines);
+    float first = 0;
+    for (int d = 0; d < DEVICES; d++) {
+        training_set(t, "devices", devices[d]);
+        training_must_run(t);
+        assert_near(t->step[0].loss, loss, 1e-12);
+        assert_near(t->step[0].grad_norm, gradient, 1e-6);
+        assert_near((double)lin1_weight(t), weight, 1e-7);
+        if (d == 0) first = lin1_weight(t);
+        assert_true(lin1_weight(t) == first);
+    }
+    training_destroy(t);
+}
+
+static void test_loss_and_gradient_do_not_depend_on_the_number_of_replicas(void **state)
+{
+    (void)state;
+    check_lin1("1,0\n2,0\n3,0\n4,0\n", 7.5, 15, 0.85);
+}
+
+static void test_a_short_batch_weighs_every_sample_alike(void **state)
+{
+    (void)state;
+    check_lin1("1,0\n2,0\n3,0\n4,0\n5,0\n", 11, 22, 0.78);
+}
+
+static void test_regularisation_counts_once(void **state)
+{
+    (void)state;
+    training *t = lin1_create("1,0\n1,0\n1,0\n1,0\n1,0\n1,0\n1,0\n1,0\n1,0\n1,0\n1,0\n1,0\n");
+    training_set(t, "global-batch", "12");
+    training_set(t, "l1", "0.01");
+    training_set(t, "l2", "0.01");
+    for (int d = 0; d < DEVICES; d++) {
+        training_set(t, "devices", devices[d]);
+        training_must_run(t);
+        assert_near(t->step[0].loss, 1.02, 1e-12);
+        assert_near(t->step[0].regularizer, 0.02, 1e-12);
+        assert_near(t->step[0].grad_norm, 2.03, 1e-6);
+        assert_near((double)lin1_weight(t), 0.9797, 1e-7);
+    }
+    training_destroy(t);
+}
+
+static void test_accumulation_is_the_big_batch(void **state)
+{
+    (void)state;
+    static const char *const passes[] = { "1", "2", "4", "8" };
+    training *t = lin1_create("1,0\n2,0\n3,0\n4,0\n5,0\n");
+    training_must_run(t);
+    const float whole = lin1_weight(t);
+    for (int d = 0; d < 2; d++)
+        for (int a = 0; a < 4; a++) {
+            training_set(t, "devices", devices[d]);
+            training_set(t, "accumulate", passes[a]);
+            training_must_run(t);
+            assert_near(t->step[0].loss, 11, 1e-12);
+            assert_true(lin1_weight(t) == whole);
+        }
+    training_destroy(t);
+}
+
+static void test_no_window_is_dropped_and_counts_are_counted(void **state)
+{
+    (void)state;
+    training *t = lin1_create("1,0\n2,0\n3,0\n4,0\n5,0\n");
+    training_set(t, "devices", "host:2");
+    training_set(t, "global-batch", "2");
+    training_set(t, "epochs", "1");
+    training_set(t, "steps", "none");
+    training_must_run(t);
+    assert_int_equal(t->step_count, 3);
+    assert_int_equal(t->step[0].samples, 2);
+    assert_int_equal(t->step[2].samples, 1);
+    assert_int_equal(t->result.samples, 5);
+    training_destroy(t);
+}
+
+/* Losses 2 3 | 4 5 on two replicas: 3.5, not one replica's 2.5 and not 3.5 / 2. */
+static void test_the_reported_loss_is_everybodys(void **state)
+{
+    (void)state;
+    training *t = lin1_create("1.41421356,0\n1.73205081,0\n2,0\n2.23606798,0\n");
+    training_set(t, "shuffle", "no");
+    training_set(t, "devices", "host:2");
+    training_must_run(t);
+    assert_near(t->step[0].loss, 3.5, 1e-6);
+    assert_int_equal(t->step[0].samples, 4);
+    training_destroy(t);
+}
+
+static void test_reduction_sum_divides_by_nothing(void **state)
+{
+    (void)state;
+    training *t = lin1_create("1,0\n2,0\n3,0\n4,0\n");
+    training_set(t, "reduction", "sum");
+    training_set(t, "devices", "host:3");
+    training_must_run(t);
+    assert_near(t->step[0].loss, 30, 1e-12);
+    assert_near(t->step[0].grad_norm, 60, 1e-6);
+    training_set(t, "reduction", "weighted-mean"); /* all weights are 1 */
+    training_must_run(t);
+    assert_near(t->step[0].loss, 7.5, 1e-12);
+    training_destroy(t);
+}
+
+static void test_a_step_can_be_explained(void **state)
+{
+    (void)state;
+    training *t = lin1_create("1,0\n2,0\n3,0\n4,0\n5,0\n");
+    training_set(t, "devices", "host:3");
+    training_set(t, "explain-step", "1");
+    training_must_run(t);
+    assert_non_null(strstr(t->explanation, "samples 5, loss sum 55"));
+    assert_non_null(strstr(t->explanation, "gradient sum 110 (folded again here: 110)"));
+    assert_non_null(strstr(t->explanation, "D = 5"));
+    assert_near((double)lin1_weight(t), 0.78, 1e-7); /* and is not disturbed by it */
+    training_destroy(t);
+}
+
+/* -- uneven data -------------------------------------------------------------------------------- */
+
+static const char tiny_model[] = "input 4\ndense 8 relu\ndense 3\nloss softmax-crossentropy\n";
+
+/* TINY: an MLP 4-8-3 on `count` lines, batch 8; `test` is the data's test=. */
+static training *tiny_create(size_t count, const char *test)
+{
+    training *t = training_create();
+    char data[600], *lines = training_table(7, count, 4, 3);
+    training_write(t, "tiny.model", tiny_model);
+    training_write(t, "data.csv", lines);
+    free(lines);
+    snprintf(data, sizeof data, "csv:%s,test=%s", training_path(t, "data.csv"), test);
+    training_set(t, "model", training_path(t, "tiny.model"));
+    training_set(t, "data", data);
+    training_set(t, "global-batch", "8");
+    training_set(t, "epochs", "1");
+    return t;
+}
+
+/* A batch may leave replicas without any sample; nothing becomes NaN, nothing hangs. */
+static void test_every_size_of_data_trains_alike_on_one_and_on_four_replicas(void **state)
+{
+    (void)state;
+    for (size_t n = 3; n <= 17; n++) {
+        training *t = tiny_create(n, "none");
+        char one[65];
+        training_must_run(t);
+        memcpy(one, t->result.weights_sha256, sizeof one);
+        training_set(t, "devices", "host:4");
+        training_must_run(t);
+        assert_string_equal(t->result.weights_sha256, one);
+        for (int s = 0; s < t->step_count; s++) assert_true(isfinite(t->step[s].loss));
+        training_destroy(t);
+    }
+}
+
+static void test_uneven_data_ends_its_epochs(void **state)
+{
+    (void)state;
+    training *t = tiny_create(46, "every:5"); /* 37 to train on, 9 to test on */
+    training_set(t, "devices", "host:3");
+    training_set(t, "epochs", "2");
+    training_must_run(t);
+    assert_int_equal(t->step_count, 10);
+    assert_int_equal(t->result.samples, 74);
+    assert_int_equal(t->epoch_count, 2);
+    assert_true(isfinite(t->epoch[1].val_loss));
+    training_destroy(t);
+}
+
+static void test_a_remainder_may_be_dropped(void **state)
+{
+    (void)state;
+    training *t = tiny_create(37, "none");
+    training_set(t, "drop-remainder", "yes");
+    training_must_run(t);
+    assert_int_equal(t->step_count, 4);
+    training_destroy(t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_loss_and_gradient_do_not_depend_on_the_number_of_replicas),
+        cmocka_unit_test(test_a_short_batch_weighs_every_sample_alike),
+        cmocka_unit_test(test_regularisation_counts_once),
+        cmocka_unit_test(test_accumulation_is_the_big_batch),
+        cmocka_unit_test(test_no_window_is_dropped_and_counts_are_counted),
+        cmocka_unit_test(test_the_reported_loss_is_everybodys),
+        cmocka_unit_test(test_reduction_sum_divides_by_nothing),
+        cmocka_unit_test(test_a_step_can_be_explained),
+        cmocka_unit_test(test_every_size_of_data_trains_alike_on_one_and_on_four_replicas),
+        cmocka_unit_test(test_uneven_data_ends_its_epochs),
+        cmocka_unit_test(test_a_remainder_may_be_dropped),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
