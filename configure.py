@@ -22,7 +22,7 @@ import sys
 
 # -- sources: src/<folder>/<name>.c ------------------------------------------------------------
 SOURCES = {
-    "": "crc32c nearest pool sha256 status thread",
+    "": "crc32c nearest pool sha256 status thread wait",
     "device": "cuda_absent device host topology",
     "kernels": "fold kernels",
     "kernels/reference": ("activation arena batch_sum conv dropout gemm loss pool shard_sums "
@@ -32,12 +32,13 @@ SOURCES = {
     "io": ("checkpoint checkpoint_header csv data_file dataset dataset_cifar10 dataset_csv "
            "dataset_digits dataset_idx dataset_npy dataset_report dataset_scale dataset_spec json "
            "new_file pipeline sampler"),
-    "train": ("builtin evaluate explain layers metrics model_describe model_init model_parse "
-              "optimizer rank replica resume state step trainer"),
+    "train": ("apply builtin config config_value environment evaluate explain layers metrics "
+              "model_describe model_init model_parse optimizer rank replica resume schedule state "
+              "step trainer"),
     "cli": ("console data devices eval options predict report scratch_folder show signals train "
             "verify"),  # without main.c, which is not part of the library
 }
-HAS_MAIN = False
+HAS_MAIN = True
 # One micro-kernel source per op, compiled once per instruction set (src/kernels/host/host.h).
 HOST_KERNELS = ("activation arena batch_sum conv dropout gemm loss patch pool product table tile "
                 "weight_gradient whole")
@@ -57,9 +58,9 @@ EMBEDDED = [
 ]
 
 # -- tests: tests/support/<name>.c, tests/unit/<name>.c ----------------------------------------
-TEST_SUPPORT = "faulty_device ranks"
-TESTS = "test_crc32c test_sha256 test_status test_thread"  # check, check-asan, check-tsan
-TESTS_HOST = ""  # check only: whole trainings, too slow under a sanitizer
+TEST_SUPPORT = "faulty_device ranks training"
+TESTS = "test_crc32c test_resume test_semantics test_sha256 test_status test_thread"  # check, check-asan, check-tsan
+TESTS_HOST = "test_lockstep"  # check only: whole trainings, too slow under a sanitizer
 TESTS_LONG = ""  # check-long: exhaustive sweeps
 # These run the program itself, $LOCKSTEP.
 TESTS_OF_PROGRAM = ""

@@ -2,8 +2,8 @@
 /* pool.c -- compute threads of one replica: cut a loop into tasks, run them, wait for all.
  *
  * Two counters carry a job. `unclaimed` is how many tasks nobody has taken yet: whoever lowers it
- * from k > 0 owns task (task_count - k). `unfinished` is how many have not been done yet; when it is
- * zero ls_pool_run returns.
+ * from k > 0 owns task (task_count - k). `unfinished` is how many have not been done yet; when it
+ * is zero ls_pool_run returns.
  *
  *     caller                                      helper
  *     fn, arg, task_count, unfinished = n
@@ -27,9 +27,9 @@
  *
  * Sleep: a thread with nothing to do polls for some 20 us if `spin`, else yields a few times, then
  * sleeps on a condition variable. No wake-up is lost: the sleeper first says that it sleeps, then
- * looks for work a last time; the caller first publishes the work, then looks for sleepers. All four
- * are sequentially consistent, so at least one of them sees the other; and the sleeper holds the
- * lock from its word to its sleep, so the caller's signal, under the lock, finds it asleep. The
+ * looks for work a last time; the caller first publishes the work, then looks for sleepers. All
+ * four are sequentially consistent, so at least one of them sees the other; and the sleeper holds
+ * the lock from its word to its sleep, so the caller's signal, under the lock, finds it asleep. The
  * caller's own sleep, for `unfinished`, works the same way. These waits have no deadline of their
  * own: they end when tasks end, and a task is a finite loop that waits for nobody.
  */

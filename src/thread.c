@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* thread.c -- rank threads: start, meet, exchange a few bytes, fail together, be joined.
  *
- * The compute threads of one replica are in pool.c.
+ * What a wait is (ls_wait) is in wait.c, the compute threads of one replica are in pool.c.
  *
  * The barrier is central and counts its rounds (the general form of a sense-reversing barrier
  * [Mellor-Crummey & Scott, "Algorithms for scalable synchronization on shared-memory
@@ -44,23 +44,17 @@
 #include <errno.h>
 #include <fenv.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 enum {
-    LINE_BYTES = 64,          /* what two ranks write lies on different cache lines */
-    SPIN_POLLS = 100,         /* of an ls_wait, before it yields: about a microsecond */
-    YIELD_POLLS = 2000,       /* before it sleeps: about a millisecond on an idle machine */
-    SLEEP_NS = 50 * 1000,     /* per poll from then on */
-    STACK_BYTES = 8 << 20     /* of a rank thread; the same under every ulimit -s */
+    LINE_BYTES = 64,      /* what two ranks write lies on different cache lines */
+    STACK_BYTES = 8 << 20 /* of a rank thread; the same under every ulimit -s */
 };
 
-static const double TIMEOUT_WITHOUT_GROUP_S = 60.0;
-static const double GRACE_S = 1.0;
-static const double PAUSE_S = 1.0; /* a poll this late means that the process did not run */
+static const double GRACE_S = 1.0; /* beyond the timeout, for ranks to return after a failure */
 
 typedef struct {
     _Alignas(LINE_BYTES) atomic_ulong arrivals; /* meetings this rank has come to; its own */
@@ -92,59 +86,6 @@ struct ls_group {
     char text[LS_MESSAGE_BYTES];           /* under lock */
     char place[LS_MESSAGE_BYTES];          /* under lock */
 };
-
-/* -- one wait -------------------------------------------------------------------------------- */
-
-double ls_clock(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-ls_wait ls_wait_begin(ls_group *group)
-{
-    const double now = ls_clock();
-    ls_wait wait = { .group = group, .polled = now, .deadline = now + TIMEOUT_WITHOUT_GROUP_S };
-    if (group != NULL) {
-        wait.progress = atomic_load_explicit(&group->progress, memory_order_relaxed);
-        wait.deadline = now + group->timeout_s;
-    }
-    return wait;
-}
-
-/* Move the deadline if somebody made progress, or by the time in which nobody could: a process
- * that was stopped (SIGSTOP, a suspended virtual machine) is not late. */
-static void wait_renew(ls_wait *wait, double now)
-{
-    if (now - wait->polled > PAUSE_S) wait->deadline += now - wait->polled;
-    wait->polled = now;
-    if (wait->group == NULL) return;
-    const unsigned long progress =
-        atomic_load_explicit(&wait->group->progress, memory_order_relaxed);
-    if (progress == wait->progress) return;
-    wait->progress = progress;
-    wait->deadline = now + wait->group->timeout_s;
-}
-
-ls_status ls_wait_poll(ls_wait *wait)
-{
-    if (wait->group != NULL && ls_group_is_aborted(wait->group)) return LS_ERR_ABORTED;
-    if (wait->poll_count < SPIN_POLLS) {
-        wait->poll_count++;
-        return LS_OK;
-    }
-    const double now = ls_clock();
-    wait_renew(wait, now);
-    if (now > wait->deadline) return LS_ERR_TIMEOUT;
-    if (wait->poll_count < SPIN_POLLS + YIELD_POLLS) {
-        wait->poll_count++;
-        (void)sched_yield();
-    } else {
-        (void)nanosleep(&(struct timespec){ .tv_nsec = SLEEP_NS }, NULL);
-    }
-    return LS_OK;
-}
 
 /* -- the group ------------------------------------------------------------------------------- */
 

@@ -18,9 +18,9 @@
  * before and after the ranks run, the owner between.
  *
  * Happens-before: ls_event_record adds 1 to `recorded` (release) after the kind's record has been
- * called; ls_stream_wait reads it (acquire) before the kind's wait is called. So a rank that has seen
- * the count also sees all that the recording rank did before, which on a host device, where work
- * runs inline, includes the bytes of every copy that precedes the record.
+ * called; ls_stream_wait reads it (acquire) before the kind's wait is called. So a rank that has
+ * seen the count also sees all that the recording rank did before, which on a host device, where
+ * work runs inline, includes the bytes of every copy that precedes the record.
  */
 #include "device/device.h"
 

@@ -23,7 +23,7 @@ typedef struct {
 typedef struct {
     int count;                              /* the world size */
     ls_device_choice device[LS_WORLD_MAX];
-    char reason[160];                       /* why: "--devices host:4", "auto: no usable GPU (...)" */
+    char reason[160]; /* why: "--devices host:4", "auto: no usable GPU (...)" */
 } ls_device_list;
 
 /* Parse and resolve `auto`, `host`, `host:N`, `cuda`, `cuda:LIST`, each LIST element K or K*M.
@@ -52,7 +52,7 @@ LS_MUST_USE ls_status ls_topology_init(ls_topology *topology, ls_device *const *
 /* "LOCAL", "PEER", "STAGED". Pure. */
 const char *ls_pair_kind_name(ls_pair_kind kind);
 
-/* Does following `ring` from place 0 visit each of `count` ranks once, starting with rank 0? Pure. */
+/* Does following `ring` from place 0 visit each of `count` ranks once, rank 0 first? Pure. */
 bool ls_ring_is_whole(const int *ring, int count);
 
 /* Are all pairs of different ranks LOCAL or PEER? Pure. */

@@ -13,9 +13,9 @@
 #include "status.h"
 #include "thread.h"
 
-/* fn(rank, arg) on `world_size` plain threads, joined. `statuses`: [world_size], or NULL. Returns the
- * status of the first rank (by number) that failed with something other than ABORTED, else of the
- * first that failed, and makes its text, "rank R: ...", the calling thread's record. */
+/* fn(rank, arg) on `world_size` plain threads, joined. `statuses`: [world_size], or NULL. Returns
+ * the status of the first rank (by number) that failed with something other than ABORTED, else of
+ * the first that failed, and makes its text, "rank R: ...", the calling thread's record. */
 ls_status run_ranks(int world_size, ls_rank_fn *fn, void *arg, ls_status *statuses);
 
 /* The same through ls_group_run, so that a failing rank stops the others; returns what it returns.

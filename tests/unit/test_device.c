@@ -371,7 +371,7 @@ static void test_a_build_without_cuda_has_no_gpu_and_says_why(void **state)
     assert_non_null(strstr(ls_last_error(), why));
 }
 
-/* -- the faulty device -------------------------------------------------------------------------- */
+/* -- the faulty device ------------------------------------------------------------------------- */
 
 enum { SETUP_CALLS = 4, COPIES = 3, RECORDS = 2 };
 

@@ -280,8 +280,8 @@ static void test_an_exchange_of_unequal_lengths_is_an_error(void **state)
     context c = context_make(2, LONG_S);
     ls_status status[2];
     assert_int_equal(run_ranks_in(c.group, exchange_unequal, &c, status), LS_ERR_ARGUMENT);
-    assert_int_equal(status[0], LS_ERR_ARGUMENT);
-    assert_int_equal(status[1], LS_ERR_ARGUMENT);
+    for (int rank = 0; rank < 2; rank++) /* who sees it second may be stopped by who saw it first */
+        assert_true(status[rank] == LS_ERR_ARGUMENT || status[rank] == LS_ERR_ABORTED);
     assert_non_null(strstr(ls_last_error(), "digest: rank "));
     context_free(&c);
 }
