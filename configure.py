@@ -27,11 +27,11 @@ SOURCES = {
     "kernels": "fold kernels",
     "kernels/reference": ("activation arena batch_sum conv dropout gemm loss pool shard_sums "
                           "table whole"),
-    "collectives": ("all_reduce bucket comm gather ledger link reduce_direct reduce_ring rendezvous "
-                    "ring ring_describe tree"),
+    "collectives": ("all_reduce bucket comm gather ledger link reduce_direct reduce_ring "
+                    "rendezvous ring ring_describe tree"),
     "io": ("checkpoint checkpoint_header csv data_file dataset dataset_cifar10 dataset_csv "
            "dataset_digits dataset_idx dataset_npy dataset_report dataset_scale dataset_spec json "
-           "new_file pipeline sampler"),
+           "new_file pipeline run_folder sampler"),
     "train": ("apply builtin config config_value environment evaluate explain layers metrics "
               "model_describe model_init model_parse optimizer rank replica resume schedule state "
               "step trainer"),
@@ -58,10 +58,13 @@ EMBEDDED = [
 ]
 
 # -- tests: tests/support/<name>.c, tests/unit/<name>.c ----------------------------------------
-TEST_SUPPORT = "faulty_device ranks training"
-TESTS = "test_crc32c test_resume test_semantics test_sha256 test_status test_thread"  # check, check-asan, check-tsan
+TEST_SUPPORT = ("data_folder faulty_device instruction_sets machines naive ranks reduction "
+                "reference training")
+TESTS = ("test_checkpoint test_crc32c test_csv test_device test_fold test_json test_nearest "
+         "test_numerics test_resume test_sampler test_semantics test_sha256 test_status "
+         "test_thread test_topology")  # check, check-asan, check-tsan
 TESTS_HOST = "test_lockstep"  # check only: whole trainings, too slow under a sanitizer
-TESTS_LONG = ""  # check-long: exhaustive sweeps
+TESTS_LONG = "long_all_reduce"  # check-long: exhaustive sweeps
 # These run the program itself, $LOCKSTEP.
 TESTS_OF_PROGRAM = ""
 
