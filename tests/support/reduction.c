@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: MIT */
+/* reduction.c -- see reduction.h.
+ *
+ * Host devices' memory is plain memory, so buffers are filled and read directly.
+ */
+#include "support/reduction.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "numerics.h"
+#include "support/ranks.h"
+
+/* -- what must come out ------------------------------------------------------------------------ */
+
+float shard_value(uint64_t seed, int shard, size_t i)
+{
+    uint64_t x = seed + (uint64_t)i * 64 + (uint64_t)shard + 1; /* splitmix64 */
+    x *= UINT64_C(0x9e3779b97f4a7c15);
+    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+    x ^= x >> 31;
+    const float unit = (float)(int32_t)(uint32_t)x / 2147483648.0f;
+    return unit * (float)(UINT64_C(1) << (x >> 60));
+}
+
+/* The canonical tree over shards [lo, lo + count), by its definition. */
+static float tree_value(uint64_t seed, int lo, int count, size_t i)
+{
+    if (count == 1) return shard_value(seed, lo, i);
+    int half = 1;
+    while (half * 2 < count) half *= 2;
+    return tree_value(seed, lo, half, i) + tree_value(seed, lo + half, count - half, i);
+}
+
+static int nodes_of(const reduction_settings *s, int rank, ls_node *node)
+{
+    const int begin = rank * s->shard_count / s->world_size;
+    const int end = (rank + 1) * s->shard_count / s->world_size;
+    return ls_node_cover(begin, end - begin, s->shard_count, node);
+}
+
+/* Along the ring from the place after `chunk`, each rank's pieces in turn. */
+static float ring_value(const reduction *r, size_t chunk, size_t i)
+{
+    const size_t n = (size_t)r->settings.world_size;
+    float sum = 0;
+    for (size_t k = 0; k < n; k++) {
+        ls_node node[16];
+        const int rank = r->topology.ring[(chunk + 1 + k) % n];
+        const int count = nodes_of(&r->settings, rank, node);
+        for (int p = 0; p < count; p++) {
+            const float piece = tree_value(r->seed, node[p].begin, node[p].count, i);
+            sum = k == 0 && p == 0 ? piece : sum + piece;
+        }
+    }
+    return sum;
+}
+
+static void expect_fast(reduction *r)
+{
+    const size_t n = (size_t)r->settings.world_size, units = (r->count + 31) / 32;
+    for (size_t chunk = 0; chunk < n; chunk++) {
+        for (size_t i = units * chunk / n * 32; i < units * (chunk + 1) / n * 32; i++) {
+            if (i < r->count) r->want[i] = ring_value(r, chunk, i);
+        }
+    }
+}
+
+void reduction_expect(reduction *r)
+{
+    if (r->settings.order == LS_ORDER_FAST) {
+        expect_fast(r);
+        return;
+    }
+    for (size_t i = 0; i < r->count; i++) {
+        r->want[i] = tree_value(r->seed, 0, r->settings.shard_count, i);
+    }
+}
+
+/* -- the comm ---------------------------------------------------------------------------------- */
+
+static ls_pair_kind pair_kind(pair_pattern pattern, int a, int b)
+{
+    switch (pattern) {
+    case PAIRS_PEER: return LS_PAIR_PEER;
+    case PAIRS_STAGED: return LS_PAIR_STAGED;
+    case PAIRS_LOCAL: return LS_PAIR_LOCAL;
+    case PAIRS_MIXED: break;
+    }
+    return (ls_pair_kind)((a * 5 + b * 3 + a * b) % 3);
+}
+
+static void lay_out(reduction *r)
+{
+    const int n = r->settings.world_size;
+    r->topology.count = n;
+    for (int a = 0; a < n; a++) {
+        r->topology.ring[a] = r->settings.turn_ring ? (n - a) % n : a;
+        for (int b = 0; b < n; b++) {
+            r->topology.pair[a * n + b] = a == b ? LS_PAIR_LOCAL
+                                                 : pair_kind(r->settings.pairs, a, b);
+        }
+    }
+}
+
+static ls_status open_devices(reduction *r)
+{
+    atomic_ulong *progress = ls_group_progress(r->group);
+    for (int i = 0; i < r->settings.world_size; i++) {
+        fault *f = r->settings.fault;
+        if (f == NULL) {
+            LS_TRY(ls_device_open_host(i, 1, false, progress, &r->device[i]));
+        } else {
+            LS_TRY(faulty_device_open(i, 1, progress, i == r->settings.fault_rank ? f : NULL,
+                                      &r->device[i]));
+        }
+        LS_TRY(ls_kernels_bind(r->device[i]));
+    }
+    return LS_OK;
+}
+
+static ls_status open_all(reduction *r)
+{
+    const reduction_settings *s = &r->settings;
+    LS_TRY(ls_group_create(s->world_size, s->timeout_s > 0 ? s->timeout_s : 60, &r->group));
+    LS_TRY(open_devices(r));
+    lay_out(r);
+    r->want = calloc(s->count_max + 1, sizeof *r->want);
+    if (r->want == NULL) return ls_fail(LS_ERR_MEMORY, "want: %zu floats", s->count_max);
+    const ls_comm_config config = { .algorithm = s->algorithm, .order = s->order,
+                                    .shard_count = s->shard_count,
+                                    .bucket_floats_max = s->count_max,
+                                    .slice_floats = s->slice_floats,
+                                    .bucket_count_max = s->calls_max > 0 ? s->calls_max : 8,
+                                    .gather_bytes_max = 64 };
+    return ls_comm_create(r->group, r->device, &r->topology, &config, &r->comm);
+}
+
+ls_status reduction_open(reduction *r, const reduction_settings *settings)
+{
+    memset(r, 0, sizeof *r);
+    r->settings = *settings;
+    const ls_status status = open_all(r);
+    if (status != LS_OK) reduction_close(r);
+    return status;
+}
+
+void reduction_close(reduction *r)
+{
+    ls_comm_destroy(r->comm);
+    for (int i = r->settings.world_size - 1; i >= 0; i--) ls_device_close(r->device[i]);
+    ls_group_destroy(r->group);
+    free(r->want);
+    memset(r, 0, sizeof *r);
+}
+
+/* -- a rank ------------------------------------------------------------------------------------ */
+
+ls_status reduction_rank_open(reduction *r, int rank, reduction_rank *mine)
+{
+    ls_device *device = r->device[rank];
+    const size_t bytes = (r->settings.count_max + 2 * 32) * sizeof(float);
+    memset(mine, 0, sizeof *mine);
+    LS_TRY(ls_stream_init(&mine->compute, device));
+    LS_TRY(ls_event_init(&mine->ready, device));
+    LS_TRY(ls_event_init(&mine->done, device));
+    mine->piece_count = nodes_of(&r->settings, rank, mine->node);
+    for (int i = 0; i <= mine->piece_count; i++) {
+        LS_TRY(ls_device_alloc(device, bytes, &mine->memory[i]));
+    }
+    return LS_OK;
+}
+
+void reduction_rank_close(reduction *r, int rank, reduction_rank *mine)
+{
+    for (int i = 16; i >= 0; i--) ls_device_release(r->device[rank], mine->memory[i]);
+    ls_event_free(&mine->done);
+    ls_event_free(&mine->ready);
+    ls_stream_free(&mine->compute);
+    memset(mine, 0, sizeof *mine);
+}
+
+/* A float that no sum above gives, to see what was not to be written. */
+static const float UNTOUCHED = 1.5e30f;
+
+static void fill(reduction *r, reduction_rank *mine)
+{
+    for (int p = 0; p <= mine->piece_count; p++) {
+        float *buffer = (float *)mine->memory[p] + r->offset;
+        for (size_t i = 0; i < r->count + 32; i++) buffer[i] = UNTOUCHED;
+        if (p == mine->piece_count) {
+            mine->result = r->settings.in_place ? mine->piece[0] : buffer;
+            break;
+        }
+        mine->piece[p] = buffer;
+        for (size_t i = 0; i < r->count; i++) {
+            buffer[i] = tree_value(r->seed, mine->node[p].begin, mine->node[p].count, i);
+        }
+    }
+}
+
+static ls_status compare(const reduction *r, int rank, const reduction_rank *mine)
+{
+    for (size_t i = 0; i < r->count; i++) {
+        if (memcmp(&mine->result[i], &r->want[i], sizeof(float)) == 0) continue;
+        return ls_fail(LS_ERR_VERIFY, "rank %d, element %zu of %zu: %a instead of %a (seed %llu)",
+                       rank, i, r->count, (double)mine->result[i], (double)r->want[i],
+                       (unsigned long long)r->seed);
+    }
+    for (int p = 0; p <= mine->piece_count; p++) {
+        const float *buffer = (const float *)mine->memory[p] + r->offset;
+        if (memcmp(&buffer[r->count], &UNTOUCHED, sizeof(float)) != 0) {
+            return ls_fail(LS_ERR_VERIFY, "rank %d: buffer %d was written past %zu", rank, p,
+                           r->count);
+        }
+    }
+    /* Pieces of a call whose result is elsewhere are as they were. */
+    for (int p = 0; !r->settings.in_place && p < mine->piece_count; p++) {
+        for (size_t i = 0; i < r->count; i++) {
+            const float was = tree_value(r->seed, mine->node[p].begin, mine->node[p].count, i);
+            if (memcmp(&mine->piece[p][i], &was, sizeof was) == 0) continue;
+            return ls_fail(LS_ERR_VERIFY, "rank %d: piece %d, element %zu of %zu was altered", rank,
+                           p, i, r->count);
+        }
+    }
+    return LS_OK;
+}
+
+ls_status reduction_rank_run(reduction *r, int rank, reduction_rank *mine)
+{
+    fill(r, mine);
+    const ls_pieces pieces = { .bucket = r->bucket, .count = r->count,
+                               .piece_count = mine->piece_count, .node = mine->node,
+                               .piece = mine->piece, .result = mine->result,
+                               .ready = &mine->ready, .done = &mine->done };
+    LS_TRY(ls_event_record(&mine->ready, &mine->compute));
+    LS_TRY(ls_all_reduce(r->comm, rank, &pieces));
+    LS_TRY(ls_stream_wait(&mine->compute, &mine->done));
+    LS_TRY(ls_comm_verify(r->comm, rank));
+    return compare(r, rank, mine);
+}
+
+static ls_status run_rank(int rank, void *arg)
+{
+    reduction *r = arg;
+    reduction_rank mine;
+    ls_status status = reduction_rank_open(r, rank, &mine);
+    if (status == LS_OK) status = reduction_rank_run(r, rank, &mine);
+    reduction_rank_close(r, rank, &mine);
+    return status;
+}
+
+ls_status reduction_run_once(reduction *r)
+{
+    reduction_expect(r);
+    return run_ranks_in(r->group, run_rank, r, NULL);
+}

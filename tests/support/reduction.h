@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+/* reduction.h -- a comm over host devices, and all-reduces whose right answer is known.
+ *
+ * Shard s contributes shard_value(seed, s, i) to element i: numbers of mixed sign and size, so that
+ * another order of addition gives other bits. What must come out is computed element by element, by
+ * the recursion that defines the canonical tree (or, for FAST, by adding along the ring), from the
+ * shards alone: nothing of src/collectives is used for it.
+ *
+ * Thread rule: open, close and the expectations belong to the main thread; the reduction_rank_*
+ * functions are called from rank threads, and return a status.
+ */
+#ifndef TEST_SUPPORT_REDUCTION_H
+#define TEST_SUPPORT_REDUCTION_H
+
+#include "collectives/all_reduce.h"
+#include "support/faulty_device.h"
+
+typedef enum {
+    PAIRS_PEER,
+    PAIRS_STAGED,
+    PAIRS_MIXED, /* by the ranks' numbers, differently in the two directions of some pairs */
+    PAIRS_LOCAL
+} pair_pattern;
+
+typedef struct {
+    int world_size;
+    int shard_count;
+    ls_algorithm algorithm;
+    ls_order order;
+    pair_pattern pairs;
+    bool turn_ring;      /* the ring visits 0, N-1, N-2, ... */
+    bool in_place;       /* result is the first piece's buffer */
+    size_t slice_floats;
+    size_t count_max;
+    int calls_max;       /* all-reduces between checks; 0: 8 */
+    double timeout_s;    /* 0: 60 */
+    fault *fault;        /* of rank fault_rank's device; all devices are wrapped if not NULL */
+    int fault_rank;
+} reduction_settings;
+
+typedef struct {
+    reduction_settings settings;
+    ls_group *group;
+    ls_device *device[LS_WORLD_MAX];
+    ls_topology topology;
+    ls_comm *comm;
+    size_t offset;       /* floats in front of every buffer: 0 or 32 */
+    int bucket;          /* number of the next all-reduce */
+    size_t count;        /* of the next all-reduce */
+    uint64_t seed;
+    float *want;         /* [count_max] what must come out */
+} reduction;
+
+ls_status reduction_open(reduction *r, const reduction_settings *settings);
+void reduction_close(reduction *r);
+
+float shard_value(uint64_t seed, int shard, size_t i);
+/* Compute r->want for r->count and r->seed. */
+void reduction_expect(reduction *r);
+
+/* A rank's buffers and events. */
+typedef struct {
+    ls_stream compute;
+    ls_event ready, done;
+    int piece_count;
+    ls_node node[16];
+    void *memory[17];
+    float *piece[16];
+    float *result;
+} reduction_rank;
+
+ls_status reduction_rank_open(reduction *r, int rank, reduction_rank *mine);
+void reduction_rank_close(reduction *r, int rank, reduction_rank *mine);
+
+/* Fill the pieces, all-reduce, wait, check, and compare with r->want: VERIFY names the first element
+ * that differs. */
+ls_status reduction_rank_run(reduction *r, int rank, reduction_rank *mine);
+
+/* All of it on all ranks: one all-reduce of r->count. */
+ls_status reduction_run_once(reduction *r);
+
+#endif
