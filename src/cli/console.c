@@ -81,8 +81,8 @@ void ls_console_print_epoch(FILE *out, const ls_history_line *line, uint64_t epo
 
 static void on_plan(void *context, const ls_train_plan *plan)
 {
-    const ls_console *console = context;
-    if (console->is_quiet) return;
+    ls_console *console = context;
+    console->effective = *plan->config;
     ls_report_plan(stdout, plan);
     fflush(stdout);
 }
@@ -102,7 +102,7 @@ static void on_step(void *context, const ls_step_report *report)
 {
     ls_console *console = context;
     const double now = ls_clock();
-    if (!console->is_live || console->is_quiet || now - console->drawn_at < REDRAW_SECONDS) return;
+    if (!console->is_live || now - console->drawn_at < REDRAW_SECONDS) return;
     console->drawn_at = now;
     console->is_drawn = true;
 
@@ -132,7 +132,6 @@ static void on_step(void *context, const ls_step_report *report)
 static void on_epoch(void *context, const ls_history_line *line, uint64_t epochs)
 {
     ls_console *console = context;
-    if (console->is_quiet) return;
     ls_console_clear(console);
     ls_console_print_epoch(stdout, line, epochs);
     fflush(stdout);

@@ -18,9 +18,9 @@
 
 typedef struct {
     bool is_live;        /* standard output is a terminal */
-    bool is_quiet;       /* say nothing about epochs and plans: verify's inner runs */
     bool is_drawn;       /* a live line is on the screen */
     double drawn_at;     /* seconds, ls_clock */
+    ls_config effective; /* the run's configuration, once the plan has told it */
 } ls_console;
 
 void ls_console_init(ls_console *console);

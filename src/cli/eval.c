@@ -2,11 +2,10 @@
 /* eval.c -- `lockstep eval`: loss and metric of a checkpoint on a data set. */
 #include "cli/evaluation.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/console.h"
+#include "io/json.h"
 
 enum { FLAG_PART };
 
@@ -36,10 +35,11 @@ static ls_status run_eval(const ls_invocation *v, int *exit_code)
     (void)exit_code;
     ls_evaluated e;
     LS_TRY(ls_evaluate_argument(v, FLAG_PART, &e, NULL, NULL));
-    char loss[LS_READABLE_BYTES], metric[LS_READABLE_BYTES];
+    char loss[LS_NUMBER_BYTES], metric[LS_NUMBER_BYTES]; /* all digits: they can be compared */
+    ls_number_text(e.result.loss, loss);
+    ls_number_text(e.result.metric, metric);
     printf("checkpoint  %s\ndata        %s\nsamples     %zu\nloss        %s\n%-11s %s\n",
-           e.checkpoint, e.data, e.result.samples, ls_readable(e.result.loss, loss),
-           e.result.metric_name, ls_readable(e.result.metric, metric));
+           e.checkpoint, e.data, e.result.samples, loss, e.result.metric_name, metric);
     return LS_OK;
 }
 

@@ -5,7 +5,6 @@
  * "lockstep: <what and where, found and expected> [source file:line]".
  */
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -72,8 +71,6 @@ static ls_status finish_output(void)
 
 int main(int argc, char **argv)
 {
-    /* A reader of our output that goes away must not kill a training run. */
-    signal(SIGPIPE, SIG_IGN);
     if (argc < 2) {
         print_usage(stderr);
         return ls_exit_code(LS_ERR_ARGUMENT);

@@ -13,7 +13,7 @@
 
 void ls_report_plan(FILE *out, const ls_train_plan *plan);
 
-/* `config`: the run's, for the commands that evaluate and continue it. */
+/* `config`: the effective one, for the commands that evaluate and continue it. */
 void ls_report_result(FILE *out, const ls_config *config, const ls_train_result *result);
 
 /* One indented line per part of the steps' time: seconds and share. */

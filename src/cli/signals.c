@@ -25,6 +25,7 @@ void ls_signals_catch(void)
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    signal(SIGPIPE, SIG_IGN);
 }
 
 int ls_signals_caught(void) { return caught; }

@@ -12,7 +12,8 @@
 
 #include <stdbool.h>
 
-/* From now on the two signals are caught. */
+/* From now on the two signals are caught. SIGPIPE is ignored: a reader of our output that goes away
+ * does not end a run; main.c says at its end that the output was lost. */
 void ls_signals_catch(void);
 
 /* The signal that asked to stop, 0 if none did. */

@@ -296,8 +296,9 @@ static ls_status measure(ladder *l, int repeat, const recorded_run *one, const r
     const double slow = print_speed("1 replica", speed[0], repeat);
     const double fast = print_speed(name, speed[1], repeat);
     printf("     speed-up     %10.2f", fast / slow);
-    if (l->is_host && one->threads >= many->threads * l->world_size) {
-        printf("  (both sides use the same cores: 1.00 is all there is to gain)\n");
+    if (l->is_host) {
+        printf("  (host replicas share the %d cores that one replica has, too)\n",
+               ls_core_count());
     } else {
         printf("  efficiency %.0f %%\n", 100 * fast / slow / l->world_size);
     }
