@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: MIT */
+/* test_faults.c -- a run that is broken says so in that step, and names what broke.
+ *
+ * One replica's device lies: it opens as any other, but an op of its table or a copy misbehaves at
+ * a chosen call. What is asserted is the class of the error (so the exit code), the names in its
+ * text, that every thread ended (ls_train returned) and that nothing leaked (ls_device_close and
+ * the sanitizers).
+ */
+#include "support/test.h"
+
+#include <stdio.h>
+
+#include "support/faulty_device.h"
+#include "support/training.h"
+
+enum { WORLD = 3, BAD = 1 };
+
+/* What rank BAD's device does wrong, and when. */
+static struct {
+    ls_kernels kernels;       /* the bad rank's table */
+    const ls_kernels *sound;  /* what it forwards to */
+    int calls, bad_call;      /* of the op in question, from 1 */
+    fault fault;              /* for faults of copies; kind FAULT_NONE: none */
+} lie;
+
+/* Flip the lowest mantissa bit of x[element]. */
+static void flip(float *x, size_t element)
+{
+    uint32_t word;
+    memcpy(&word, &x[element], sizeof word);
+    word ^= 1;
+    memcpy(&x[element], &word, sizeof word);
+}
+
+/* A bit of a weight changes before the chosen update, whose own digest shows it. */
+static ls_status flipping_update(ls_stream *stream, const ls_update_args *args)
+{
+    if (++lie.calls == lie.bad_call) flip(args->w, args->tensors->host[0].begin + 5);
+    return lie.sound->update(stream, args);
+}
+
+static ls_status flipping_digest(ls_stream *stream, const ls_digest_args *args)
+{
+    float *x = (float *)(uintptr_t)args->x;
+    if (++lie.calls == lie.bad_call) flip(x, args->count - 32);
+    return lie.sound->digest(stream, args);
+}
+
+static ls_status nan_update(ls_stream *stream, const ls_update_args *args)
+{
+    LS_TRY(lie.sound->update(stream, args));
+    if (++lie.calls == lie.bad_call) {
+        const float zero = 0;
+        args->w[args->tensors->host[0].begin + 5] = zero / zero;
+    }
+    return LS_OK;
+}
+
+static ls_status failing_update(ls_stream *stream, const ls_update_args *args)
+{
+    if (++lie.calls == lie.bad_call)
+        return ls_fail(LS_ERR_MEMORY, "%s: out of memory", stream->device->name);
+    return lie.sound->update(stream, args);
+}
+
+static ls_status open_lying(void *context, int rank, int threads, atomic_ulong *progress,
+                            ls_device **out)
+{
+    (void)context;
+    fault *f = rank == BAD && lie.fault.kind != FAULT_NONE ? &lie.fault : NULL;
+    LS_TRY(faulty_device_open(rank, threads, progress, f, out));
+    LS_TRY(ls_kernels_bind(*out));
+    if (rank == BAD) {
+        lie.sound = (*out)->kernels;
+        const ls_kernels wrong = lie.kernels;
+        lie.kernels = *lie.sound;
+        if (wrong.update) lie.kernels.update = wrong.update;
+        if (wrong.digest) lie.kernels.digest = wrong.digest;
+        (*out)->kernels = &lie.kernels;
+    }
+    return LS_OK;
+}
+
+/* digits-cnn on WORLD replicas, one of which lies as `lie` says. */
+static training *lying_create(void)
+{
+    training *t = training_create();
+    training_set(t, "model", "digits-cnn");
+    training_set(t, "data", "digits");
+    training_set(t, "global-batch", "64");
+    training_set(t, "steps", "12");
+    training_set(t, "devices", "host:3");
+    training_set(t, "timeout", "1");
+    t->observer.open_device = open_lying;
+    memset(&lie, 0, sizeof lie);
+    return t;
+}
+
+static void expect_in_message(const char *text)
+{
+    if (!strstr(ls_last_error(), text))
+        fail_msg("\"%s\" is not in \"%s\"", text, ls_last_error());
+}
+
+static void test_a_flipped_bit_in_one_replica_stops_that_step(void **state)
+{
+    (void)state;
+    training *t = lying_create();
+    lie.kernels.update = flipping_update;
+    lie.bad_call = 7;
+    assert_int_equal(training_run(t), LS_ERR_DIVERGED);
+    assert_int_equal(ls_exit_code(LS_ERR_DIVERGED), 5);
+    assert_int_equal(t->step_count, 6);
+    expect_in_message("step 7");
+    expect_in_message("rank 1 has");
+    expect_in_message("weights/conv1/kernel, element 5");
+    training_destroy(t);
+}
+
+static void test_a_replica_that_starts_from_other_weights_is_refused(void **state)
+{
+    (void)state;
+    training *t = lying_create();
+    lie.kernels.digest = flipping_digest;
+    /* Broadcasts and buckets are digested too; the last call before step 1 is the weights'. */
+    for (int call = 1; call < 64 && t->step_count == 0; call++) {
+        lie.kernels = (ls_kernels){ .digest = flipping_digest };
+        lie.calls = 0;
+        lie.bad_call = call;
+        const ls_status status = training_run(t);
+        if (status == LS_ERR_DIVERGED && strstr(ls_last_error(), "weights/")) {
+            assert_int_equal(t->step_count, 0);
+            expect_in_message("step 0");
+            expect_in_message("rank 1 has");
+            training_destroy(t);
+            return;
+        }
+    }
+    fail_msg("no run was refused for its first weights");
+}
+
+/* Any copy between ranks that loses a bit is seen in that step: by a contribution's digest or by
+ * the digest of a finished bucket. */
+static void test_an_altered_contribution_stops_that_step(void **state)
+{
+    (void)state;
+    training *t = lying_create();
+    lie.fault.directions = 1u << LS_COPY_PEER;
+    training_must_run(t); /* FAULT_NONE: the healthy run, all copies sound */
+    lie.fault.kind = FAULT_FLIP;
+    for (long n = 1; n <= 40; n += 3) {
+        lie.kernels = (ls_kernels){ .name = NULL };
+        lie.fault = (fault){ .kind = FAULT_FLIP, .n = n, .flip_bit = 77,
+                             .directions = 1u << LS_COPY_PEER };
+        const ls_status status = training_run(t);
+        if (!atomic_load(&lie.fault.fired)) fail_msg("copy %ld never came", n);
+        if (status != LS_ERR_DIVERGED) fail_msg("copy %ld: %s", n, ls_last_error());
+    }
+    training_destroy(t);
+}
+
+static void test_a_replica_that_stalls_ends_the_run(void **state)
+{
+    (void)state;
+    training *t = lying_create();
+    lie.fault = (fault){ .kind = FAULT_STALL_COPY, .n = 30,
+                         .directions = 1u << LS_COPY_PEER };
+    assert_int_equal(training_run(t), LS_ERR_TIMEOUT);
+    training_destroy(t);
+}
+
+static void test_a_replica_out_of_memory_ends_the_run_with_its_reason(void **state)
+{
+    (void)state;
+    training *t = lying_create();
+    lie.kernels.update = failing_update;
+    lie.bad_call = 3;
+    assert_int_equal(training_run(t), LS_ERR_MEMORY);
+    expect_in_message("rank 1: host:1: out of memory");
+    training_destroy(t);
+}
+
+static void test_every_allocation_that_fails_ends_the_run_cleanly(void **state)
+{
+    (void)state;
+    training *t = lying_create();
+    training_set(t, "steps", "1");
+    long n = 1;
+    for (;; n++) {
+        lie.kernels = (ls_kernels){ .name = NULL };
+        lie.fault = (fault){ .kind = FAULT_ALLOC, .n = n };
+        const ls_status status = training_run(t);
+        if (!atomic_load(&lie.fault.fired)) break;
+        assert_int_equal(status, LS_ERR_MEMORY);
+    }
+    assert_true(n > 10);
+    training_destroy(t);
+}
+
+static void test_a_value_that_is_not_finite_stops_that_step_and_is_in_no_checkpoint(void **state)
+{
+    (void)state;
+    training *t = lying_create();
+    training_set(t, "devices", "host:2");
+    training_set(t, "check-every", "0"); /* or the digest would see the NaN first */
+    training_set(t, "save-every", "1");
+    lie.kernels.update = nan_update;
+    lie.bad_call = 6; /* takes effect in step 7 */
+    assert_int_equal(training_run(t), LS_ERR_NONFINITE);
+    assert_int_equal(t->step_count, 6);
+    expect_in_message("step 7");
+    expect_in_message("weights/conv1/kernel");
+    training_destroy(t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_flipped_bit_in_one_replica_stops_that_step),
+        cmocka_unit_test(test_a_replica_that_starts_from_other_weights_is_refused),
+        cmocka_unit_test(test_an_altered_contribution_stops_that_step),
+        cmocka_unit_test(test_a_replica_that_stalls_ends_the_run),
+        cmocka_unit_test(test_a_replica_out_of_memory_ends_the_run_with_its_reason),
+        cmocka_unit_test(test_every_allocation_that_fails_ends_the_run_cleanly),
+        cmocka_unit_test(test_a_value_that_is_not_finite_stops_that_step_and_is_in_no_checkpoint),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
