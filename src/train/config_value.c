@@ -23,7 +23,7 @@ static const char *const watched[] = { "loss", "accuracy", "mae", "mse", "val_lo
 static ls_status expected(const ls_option *option, const char *text, const char *what)
 {
     char found[61];
-    snprintf(found, sizeof found, "%s", text);
+    snprintf(found, sizeof found, "%.60s", text);
     for (char *p = found; *p; p++) {
         if ((unsigned char)*p < 0x20 || *p == 0x7F) *p = '?';
     }
