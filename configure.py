@@ -59,7 +59,7 @@ EMBEDDED = [
 
 # -- tests: tests/support/<name>.c, tests/unit/<name>.c ----------------------------------------
 TEST_SUPPORT = ("data_folder faulty_device machines naive ranks reduction reference training")
-TESTS = ("test_batch_sum test_bucket test_checkpoint test_config test_crc32c test_csv test_device "
+TESTS = ("test_batch_sum test_bucket test_checkpoint test_config test_conv test_crc32c test_csv test_device "
          "test_faults test_fold test_gemm test_json test_kernels test_nearest test_numerics "
          "test_pipeline test_resume test_ring test_sampler test_schedule test_semantics "
          "test_sha256 test_status test_thread test_topology test_tree")  # check, check-asan, check-tsan

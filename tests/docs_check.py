@@ -63,6 +63,14 @@ def matches(expected, real):
     return re.fullmatch(pattern, "\n".join(real) + "\n") is not None
 
 
+def first_difference(expected, real):
+    """The longest beginning of `expected` that `real` can begin with, and what comes after."""
+    for count in range(len(expected), -1, -1):
+        if matches(expected[:count] + ["..."], real):
+            break
+    return f"    no such line here: {expected[count:count + 1]}\n    real output ends: {real[-8:]}"
+
+
 def run(script, folder):
     """Status and output of a block of commands."""
     if re.match(r"\./bootstrap check\s*$", script):
@@ -106,7 +114,8 @@ def check_block(page, block, folder, last):
     if words[:1] == ["output"]:
         if last is None or matches(masked(contents), masked(last)):
             return None, last, None
-        return f"{page}:{line}: the output is not this but:\n{last}", last, None
+        problem = first_difference(masked(contents), masked(last))
+        return f"{page}:{line}: the output is another:\n{problem}", last, None
     if words[:1] != ["sh"]:
         return None, last, None
     if "skip" in settings:
@@ -114,7 +123,7 @@ def check_block(page, block, folder, last):
     wanted = int(settings.get("exit", 0))
     status, output = run(contents, folder)
     if status != wanted:
-        return f"{page}:{line}: status {status}, expected {wanted}:\n{output}", output, None
+        return f"{page}:{line}: status {status}, expected {wanted}:\n{output[-2000:]}", output, None
     return None, output, None
 
 
