@@ -80,8 +80,9 @@ exact_sum exact_conv_dw(const exact_conv *c, long first_n, long last_n, long f, 
     return sum;
 }
 
-bool is_near(float got, exact_sum want, size_t terms)
+double exact_tolerance(exact_sum sum, size_t terms)
 {
-    const double unit = 1.0 / (1 << 24);
-    return fabs((double)got - want.value) <= 1.01 * unit * (double)(terms + 2) * want.magnitude;
+    const double unit = 1.0 / (1 << 24);        /* of the last place, relative to the value */
+    const double denormal = 1.5e-45;            /* of the last place of a denormal */
+    return (double)(terms + 2) * (1.01 * unit * sum.magnitude + denormal);
 }

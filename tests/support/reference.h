@@ -37,7 +37,7 @@ exact_sum exact_conv_dx(const exact_conv *c, long n, long h, long w, long channe
 exact_sum exact_conv_dw(const exact_conv *c, long first_n, long last_n, long f, long r, long s,
                         long channel);
 
-/* Is `got` what a float chain of `terms` terms may give for `want`? */
-bool is_near(float got, exact_sum want, size_t terms);
+/* How far from sum.value a float chain of `terms` terms may end. */
+double exact_tolerance(exact_sum sum, size_t terms);
 
 #endif

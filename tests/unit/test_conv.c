@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: MIT */
+/* test_conv.c -- convolution and its gradients: true (against double loops), and the same bits from
+ * every set of kernels, for any kernel, stride, padding, fold and number of threads.
+ */
+#include "support/test.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "support/machines.h"
+#include "support/naive.h"
+#include "support/reference.h"
+
+/* A shape whose output extents follow: `pad` rows and columns before, `extra` after. */
+static ls_conv_shape shape_of(size_t samples, size_t height, size_t width, size_t channels,
+                              size_t filters, size_t kernel, size_t stride, size_t pad,
+                              size_t extra)
+{
+    return (ls_conv_shape){
+        .samples = samples,
+        .height = height,
+        .width = width,
+        .channels = channels,
+        .filters = filters,
+        .kernel_height = kernel,
+        .kernel_width = kernel,
+        .stride_height = stride,
+        .stride_width = stride,
+        .pad_top = pad,
+        .pad_left = pad,
+        .out_height = (height + pad + extra - kernel) / stride + 1,
+        .out_width = (width + pad + extra - kernel) / stride + 1,
+    };
+}
+
+static size_t x_floats(const ls_conv_shape *s)
+{
+    return s->samples * s->height * s->width * s->channels;
+}
+
+static size_t y_floats(const ls_conv_shape *s)
+{
+    return s->samples * s->out_height * s->out_width * s->filters;
+}
+
+static size_t w_floats(const ls_conv_shape *s)
+{
+    return s->filters * s->kernel_height * s->kernel_width * s->channels;
+}
+
+/* The arrays of one convolution, each of its exact length. */
+typedef struct {
+    ls_conv_shape shape;
+    float *x, *w, *bias, *dy; /* owned */
+} convolution;
+
+/* Ordinary numbers, denormals and zeros of both signs; in dy half are zeros, as after a relu. */
+static convolution convolution_of(naive_random *n, ls_conv_shape shape, int mix)
+{
+    convolution c = {
+        .shape = shape,
+        .x = naive_values(n, x_floats(&shape), mix),
+        .w = naive_values(n, w_floats(&shape), mix),
+        .bias = naive_values(n, shape.filters, mix),
+        .dy = naive_values(n, y_floats(&shape), mix),
+    };
+    for (size_t i = 0; i < y_floats(&shape); i++) {
+        if (naive_below(n, 2) == 0) c.dy[i] = naive_below(n, 2) == 0 ? 0.0f : -0.0f;
+    }
+    return c;
+}
+
+static void convolution_free(convolution *c)
+{
+    free(c->x);
+    free(c->w);
+    free(c->bias);
+    free(c->dy);
+}
+
+static const char *shape_text(const ls_conv_shape *s)
+{
+    static char text[160];
+    snprintf(text, sizeof text, "x %zux%zux%zux%zu, %zu filters %zux%zu, stride %zux%zu, pad %zu %zu, "
+             "y %zux%zu", s->samples, s->height, s->width, s->channels, s->filters,
+             s->kernel_height, s->kernel_width, s->stride_height, s->stride_width, s->pad_top,
+             s->pad_left, s->out_height, s->out_width);
+    return text;
+}
+
+/* An array of NaN, of its exact length: what an op must overwrite. */
+static float *nan_floats(size_t count)
+{
+    float *x = malloc(count * sizeof *x);
+    assert_true(x != NULL || count == 0);
+    if (count > 0) memset(x, 0xff, count * sizeof *x);
+    return x;
+}
+
+/* -- the three ops on one machine; the results are owned by the caller -------------------------- */
+
+static float *run_forward(const convolution *c, machine *m, bool with_bias, bool relu)
+{
+    const ls_conv_forward_args a = {.shape = c->shape,
+                                    .relu = relu,
+                                    .x = c->x,
+                                    .w = c->w,
+                                    .bias = with_bias ? c->bias : NULL,
+                                    .y = nan_floats(y_floats(&c->shape))};
+    assert_int_equal(ls_conv_forward(&m->stream, &a), LS_OK);
+    return a.y;
+}
+
+static float *run_input_gradient(const convolution *c, machine *m)
+{
+    const ls_conv_input_gradient_args a = {
+        .shape = c->shape, .dy = c->dy, .w = c->w, .dx = nan_floats(x_floats(&c->shape))};
+    assert_int_equal(ls_conv_input_gradient(&m->stream, &a), LS_OK);
+    return a.dx;
+}
+
+/* How a batch is shared: V shards, of which rank `rank` of N has some, in A passes. */
+typedef struct {
+    int V, N, rank, A;
+} sharing;
+
+/* All pieces after all passes, piece_stride = their own floats + 3, NaN in between. Row r of pass k
+ * is sample ls_fold_sample_at of the batch, as in training. */
+static float *run_weight_gradient(const convolution *c, machine *m, sharing s, size_t *count)
+{
+    static ls_fold_plan plan;
+    const size_t samples = c->shape.samples, stride = w_floats(&c->shape) + 3;
+    ls_fold_plan_init(&plan, s.V, s.N, s.rank, s.A, samples);
+    *count = (size_t)plan.piece_count * stride;
+    float *dw = nan_floats(*count);
+    const size_t x_sample = x_floats(&c->shape) / (samples > 0 ? samples : 1);
+    const size_t y_sample = y_floats(&c->shape) / (samples > 0 ? samples : 1);
+    for (int k = 0; k < s.A; k++) {
+        const ls_fold *fold = &plan.pass[k];
+        ls_conv_weight_gradient_args a = {
+            .shape = c->shape, .fold = fold, .dw = dw, .piece_stride = stride};
+        a.shape.samples = fold->sample[fold->leaf_count];
+        float *x = nan_floats(a.shape.samples * x_sample);
+        float *dy = nan_floats(a.shape.samples * y_sample);
+        for (size_t row = 0; row < a.shape.samples; row++) {
+            const size_t at = ls_fold_sample_at(&plan, k, row, s.V, samples);
+            memcpy(x + row * x_sample, c->x + at * x_sample, x_sample * sizeof *x);
+            memcpy(dy + row * y_sample, c->dy + at * y_sample, y_sample * sizeof *dy);
+        }
+        a.x = x;
+        a.dy = dy;
+        assert_int_equal(ls_conv_weight_gradient(&m->stream, &a), LS_OK);
+        free(x);
+        free(dy);
+    }
+    return dw;
+}
+
+/* -- twins ---------------------------------------------------------------------------------------- */
+
+static void check_equal(const convolution *c, const char *op, const machine *m, float *want,
+                        float *got, size_t count)
+{
+    char what[240];
+    snprintf(what, sizeof what, "%s: %s", op, shape_text(&c->shape));
+    assert_true(naive_same(what, m->name, want, got, count));
+    free(got);
+}
+
+static void check_twins(machines *all, const convolution *c, sharing s, bool with_bias, bool relu)
+{
+    machine *first = &all->machine[0];
+    size_t count;
+    float *y = run_forward(c, first, with_bias, relu);
+    float *dx = run_input_gradient(c, first);
+    float *dw = run_weight_gradient(c, first, s, &count);
+    for (int i = 1; i < all->count; i++) {
+        machine *m = &all->machine[i];
+        check_equal(c, "forward", m, y, run_forward(c, m, with_bias, relu), y_floats(&c->shape));
+        check_equal(c, "input gradient", m, dx, run_input_gradient(c, m), x_floats(&c->shape));
+        check_equal(c, "weight gradient", m, dw, run_weight_gradient(c, m, s, &count), count);
+    }
+    free(y);
+    free(dx);
+    free(dw);
+}
+
+static const sharing whole = {8, 1, 0, 1};
+
+static void test_every_machine_gives_the_bits_of_the_reference(void **state)
+{
+    const ls_conv_shape shapes[] = {
+        shape_of(3, 8, 8, 1, 16, 3, 1, 0, 0),    /* digits-cnn */
+        shape_of(2, 6, 6, 16, 32, 3, 1, 0, 0),
+        shape_of(2, 32, 32, 3, 32, 3, 1, 0, 0),  /* cifar10-cnn */
+        shape_of(2, 9, 11, 5, 7, 3, 1, 1, 1),    /* same padding */
+        shape_of(3, 9, 8, 4, 18, 3, 2, 0, 1),    /* same padding, stride 2, even extent */
+        shape_of(2, 13, 13, 3, 20, 5, 3, 2, 2),
+        shape_of(5, 7, 7, 33, 15, 1, 2, 0, 0),   /* a stride over a 1x1 kernel: holes in dx */
+        shape_of(4, 7, 5, 34, 33, 1, 1, 0, 0),   /* 1x1: patches are rows */
+        shape_of(2, 5, 5, 40, 36, 3, 1, 1, 1),   /* several blocks of k */
+        shape_of(2, 4, 4, 2, 3, 4, 1, 3, 3),     /* the kernel is the image; deep padding */
+        shape_of(2, 15, 15, 2, 5, 7, 4, 3, 3),
+        shape_of(1, 1, 1, 1, 1, 1, 1, 0, 0),
+    };
+    naive_random n = {.state = 1};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        const int mix = NAIVE_ZEROS | NAIVE_TINY | (i % 3 == 0 ? NAIVE_HUGE : 0);
+        convolution c = convolution_of(&n, shapes[i], mix);
+        check_twins(*state, &c, whole, i % 2 == 0, i % 3 != 1);
+        convolution_free(&c);
+    }
+}
+
+static void test_extents_may_differ_in_both_directions(void **state)
+{
+    ls_conv_shape shape = shape_of(3, 10, 10, 3, 9, 3, 1, 0, 0);
+    shape.width = 17;
+    shape.kernel_height = 4;
+    shape.kernel_width = 2;
+    shape.stride_height = 1;
+    shape.stride_width = 3;
+    shape.pad_top = 2;
+    shape.pad_left = 1;
+    shape.out_height = 9;
+    shape.out_width = 6;
+    naive_random n = {.state = 2};
+    convolution c = convolution_of(&n, shape, NAIVE_ZEROS | NAIVE_TINY);
+    check_twins(*state, &c, whole, true, false);
+    convolution_free(&c);
+}
+
+/* The last places of a row and the last rows of x are read by no tap: their gradient is +0. */
+static void test_inputs_that_no_tap_reads_have_gradient_zero(void **state)
+{
+    machines *all = *state;
+    const ls_conv_shape shape = shape_of(2, 8, 8, 3, 4, 2, 3, 0, 0);
+    naive_random n = {.state = 3};
+    convolution c = convolution_of(&n, shape, 0);
+    for (int i = 0; i < all->count; i++) {
+        float *dx = run_input_gradient(&c, &all->machine[i]);
+        for (size_t k = 0; k < x_floats(&shape); k++) {
+            const size_t h = k / 3 / 8 % 8, w = k / 3 % 8;
+            if (h % 3 == 2 || w % 3 == 2) assert_true(dx[k] == 0.0f && !signbit(dx[k]));
+        }
+        free(dx);
+    }
+    convolution_free(&c);
+}
+
+/* Slices, shards, ranks, passes, empty shards, and both ways in which a dense layer is blocked. */
+static void test_weight_gradients_follow_the_fold(void **state)
+{
+    const struct {
+        ls_conv_shape shape;
+        sharing sharing;
+    } cases[] = {
+        {shape_of(40, 1, 1, 70, 17, 1, 1, 0, 0), {8, 1, 0, 1}},
+        {shape_of(41, 1, 1, 33, 20, 1, 1, 0, 0), {8, 3, 1, 1}},
+        {shape_of(41, 1, 1, 33, 20, 1, 1, 0, 0), {8, 1, 0, 3}},
+        {shape_of(5, 1, 1, 64, 5, 1, 1, 0, 0), {8, 2, 1, 2}},       /* empty shards */
+        {shape_of(5, 6, 6, 3, 5, 3, 1, 1, 1), {12, 1, 0, 5}},
+        {shape_of(5000, 1, 1, 3, 4, 1, 1, 0, 0), {2, 1, 0, 1}},     /* 3 slices; not direct */
+        {shape_of(9, 36, 40, 1, 4, 3, 1, 1, 1), {3, 1, 0, 1}},      /* slices of 25 rows */
+        {shape_of(2, 3, 1030, 1, 3, 3, 1, 1, 1), {1, 1, 0, 1}},     /* a slice is one long row */
+        {shape_of(16, 5, 5, 2, 3, 3, 1, 0, 0), {16, 5, 2, 4}},
+    };
+    naive_random n = {.state = 4};
+    machines *all = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        convolution c = convolution_of(&n, cases[i].shape, NAIVE_ZEROS | NAIVE_TINY);
+        size_t count;
+        float *want = run_weight_gradient(&c, &all->machine[0], cases[i].sharing, &count);
+        for (int k = 1; k < all->count; k++) {
+            machine *m = &all->machine[k];
+            check_equal(&c, "weight gradient", m, want,
+                        run_weight_gradient(&c, m, cases[i].sharing, &count), count);
+        }
+        free(want);
+        convolution_free(&c);
+    }
+}
+
+/* Pieces that N ranks end with, added up by the tree, are the one piece of a single rank. */
+static void test_the_pieces_of_two_ranks_add_up_to_the_whole(void **state)
+{
+    machines *all = *state;
+    naive_random n = {.state = 5};
+    convolution c = convolution_of(&n, shape_of(21, 6, 6, 3, 5, 3, 1, 0, 0), NAIVE_ZEROS);
+    const size_t floats = w_floats(&c.shape);
+    size_t count;
+    float *one = run_weight_gradient(&c, &all->machine[0], whole, &count);
+    for (int i = 0; i < all->count; i++) {
+        float *part[2];
+        for (int rank = 0; rank < 2; rank++) {
+            part[rank] = run_weight_gradient(&c, &all->machine[i], (sharing){8, 2, rank, 1},
+                                             &count);
+            assert_int_equal(count, floats + 3);
+        }
+        for (size_t k = 0; k < floats; k++) part[0][k] += part[1][k];
+        assert_true(naive_same("sum of two ranks", all->machine[i].name, one, part[0], floats));
+        free(part[0]);
+        free(part[1]);
+    }
+    free(one);
+    convolution_free(&c);
+}
+
+/* -- truth ---------------------------------------------------------------------------------------- */
+
+static exact_conv exact_of(const convolution *c)
+{
+    const ls_conv_shape *s = &c->shape;
+    return (exact_conv){
+        .N = (long)s->samples, .H = (long)s->height, .W = (long)s->width, .C = (long)s->channels,
+        .F = (long)s->filters, .R = (long)s->kernel_height, .S = (long)s->kernel_width,
+        .P = (long)s->out_height, .Q = (long)s->out_width,
+        .stride_h = (long)s->stride_height, .stride_w = (long)s->stride_width,
+        .pad_h = (long)s->pad_top, .pad_w = (long)s->pad_left,
+        .x = c->x, .w = c->w, .dy = c->dy,
+    };
+}
+
+static void check_near(exact_sum want, float got, size_t terms)
+{
+    assert_true(naive_near("element", want.value, (double)got, exact_tolerance(want, terms)));
+}
+
+static void check_exact(machine *m, const convolution *c)
+{
+    const exact_conv e = exact_of(c);
+    float *y = run_forward(c, m, false, false);
+    float *dx = run_input_gradient(c, m);
+    size_t count;
+    float *dw = run_weight_gradient(c, m, whole, &count);
+    for (long i = 0; i < e.N * e.P * e.Q * e.F; i++) {
+        const exact_sum want = exact_conv_y(&e, i / e.F / e.Q / e.P, i / e.F / e.Q % e.P,
+                                            i / e.F % e.Q, i % e.F);
+        check_near(want, y[i], (size_t)(e.R * e.S * e.C));
+    }
+    for (long i = 0; i < e.N * e.H * e.W * e.C; i++) {
+        const exact_sum want = exact_conv_dx(&e, i / e.C / e.W / e.H, i / e.C / e.W % e.H,
+                                             i / e.C % e.W, i % e.C);
+        check_near(want, dx[i], (size_t)(e.R * e.S * e.F));
+    }
+    for (long i = 0; i < e.F * e.R * e.S * e.C; i++) {
+        const exact_sum want = exact_conv_dw(&e, 0, e.N, i / e.C / e.S / e.R, i / e.C / e.S % e.R,
+                                             i / e.C % e.S, i % e.C);
+        check_near(want, dw[i], (size_t)(e.N * e.P * e.Q));
+    }
+    free(y);
+    free(dx);
+    free(dw);
+}
+
+static void test_the_reference_is_near_the_exact_convolution(void **state)
+{
+    machines *all = *state;
+    const ls_conv_shape shapes[] = {
+        shape_of(9, 6, 6, 3, 4, 3, 1, 0, 0), shape_of(2, 7, 6, 2, 3, 3, 1, 1, 1),
+        shape_of(3, 9, 8, 2, 5, 3, 2, 0, 1), shape_of(2, 8, 8, 2, 2, 5, 3, 2, 2),
+        shape_of(11, 1, 1, 6, 5, 1, 1, 0, 0),
+    };
+    naive_random n = {.state = 6};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        convolution c = convolution_of(&n, shapes[i], NAIVE_ZEROS | NAIVE_TINY);
+        check_exact(&all->machine[0], &c);
+        convolution_free(&c);
+    }
+}
+
+/* One filter of ones over an image of row numbers, worked by hand, at a corner, an edge, inside. */
+static void test_a_convolution_worked_by_hand(void **state)
+{
+    machines *all = *state;
+    const float x[] = {1, 1, 1, 2, 2, 2, 3, 3, 3}, bias[] = {-11.0f};
+    const float w[] = {1, 1, 1, 1, 1, 1, 1, 1, 1};
+    for (int i = 0; i < all->count; i++) {
+        float y[9];
+        const ls_conv_forward_args a = {.shape = shape_of(1, 3, 3, 1, 1, 3, 1, 1, 1),
+                                        .relu = true, .x = x, .w = w, .bias = bias, .y = y};
+        assert_int_equal(ls_conv_forward(&all->machine[i].stream, &a), LS_OK);
+        const float want[] = {0, 0, 0, 1, 7, 1, 0, 4, 0};
+        assert_true(naive_same("y", all->machine[i].name, want, y, 9));
+    }
+}
+
+static void test_no_samples_are_legal(void **state)
+{
+    machines *all = *state;
+    naive_random n = {.state = 7};
+    convolution c = convolution_of(&n, shape_of(0, 6, 6, 3, 4, 3, 1, 0, 0), 0);
+    for (int i = 0; i < all->count; i++) {
+        machine *m = &all->machine[i];
+        size_t count;
+        free(run_forward(&c, m, true, true));
+        free(run_input_gradient(&c, m));
+        float *dw = run_weight_gradient(&c, m, whole, &count);
+        for (size_t k = 0; k < w_floats(&c.shape); k++) {
+            assert_true(dw[k] == 0.0f && !signbit(dw[k]));
+        }
+        free(dw);
+    }
+    convolution_free(&c);
+}
+
+static int open_machines(void **state)
+{
+    static machines all;
+    machines_open(&all);
+    *state = &all;
+    return 0;
+}
+
+static int close_machines(void **state)
+{
+    machines_close(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_machine_gives_the_bits_of_the_reference),
+        cmocka_unit_test(test_extents_may_differ_in_both_directions),
+        cmocka_unit_test(test_inputs_that_no_tap_reads_have_gradient_zero),
+        cmocka_unit_test(test_weight_gradients_follow_the_fold),
+        cmocka_unit_test(test_the_pieces_of_two_ranks_add_up_to_the_whole),
+        cmocka_unit_test(test_the_reference_is_near_the_exact_convolution),
+        cmocka_unit_test(test_a_convolution_worked_by_hand),
+        cmocka_unit_test(test_no_samples_are_legal),
+    };
+    return cmocka_run_group_tests(tests, open_machines, close_machines);
+}
