@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: MIT */
+/* test_run_folder.c -- what a run writes, what a resumption keeps, folders that cannot serve. */
+#include "support/test.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "io/run_folder.h"
+
+static char top[512], run[600]; /* a temporary folder, and the run's folder in it */
+
+static int make_top(void **state)
+{
+    (void)state;
+    const char *tmp = getenv("TMPDIR");
+    snprintf(top, sizeof top, "%s/lockstep-test-XXXXXX", tmp ? tmp : "/tmp");
+    if (!mkdtemp(top)) return -1;
+    snprintf(run, sizeof run, "%s/runs/one", top);
+    return 0;
+}
+
+static void remove_tree(const char *path)
+{
+    DIR *open_folder = opendir(path);
+    if (!open_folder) {
+        unlink(path);
+        return;
+    }
+    for (struct dirent *entry; (entry = readdir(open_folder)) != NULL;) {
+        char inner[1024];
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+        snprintf(inner, sizeof inner, "%s/%s", path, entry->d_name);
+        remove_tree(inner);
+    }
+    closedir(open_folder);
+    rmdir(path);
+}
+
+static int remove_top(void **state)
+{
+    (void)state;
+    remove_tree(top);
+    return 0;
+}
+
+/* "<run>/<name>"; valid until the next call. */
+static const char *in_run(const char *name)
+{
+    static char path[700];
+    snprintf(path, sizeof path, "%s/%s", run, name);
+    return path;
+}
+
+static void write_text(const char *path, const char *text, size_t bytes)
+{
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(text, 1, bytes, f), bytes);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* The text of a file of the run; valid until the next call. */
+static const char *text_of(const char *name)
+{
+    static char text[1 << 16];
+    FILE *f = fopen(in_run(name), "rb");
+    assert_non_null(f);
+    text[fread(text, 1, sizeof text - 1, f)] = '\0';
+    fclose(f);
+    return text;
+}
+
+static ls_run_folder *open_run(bool resume, uint64_t epochs, uint64_t steps)
+{
+    ls_run_folder *folder = NULL;
+    if (ls_run_folder_open(run, resume, epochs, steps, &folder) != LS_OK) {
+        fail_msg("%s", ls_last_error());
+    }
+    return folder;
+}
+
+static void assert_refused(bool resume, ls_status want, const char *part)
+{
+    ls_run_folder *folder = NULL;
+    const ls_status status = ls_run_folder_open(run, resume, 0, 0, &folder);
+    ls_run_folder_close(folder);
+    if (status != want || !strstr(ls_last_error(), part)) {
+        fail_msg("expected %s with '%s', got %s: %s", ls_status_name(want), part,
+                 ls_status_name(status), status ? ls_last_error() : "");
+    }
+}
+
+static const ls_history_line epoch1 = {
+    .epoch = 1, .step = 45, .lr = 0.001, .loss = 0.5, .val_loss = 0.25, .seconds = 1.5,
+    .samples_per_second = 960, .metric_count = 1, .metric_name = { "accuracy" },
+    .metric = { 0.9 }, .val_metric = { 0.95 },
+};
+#define NAMES "epoch,step,lr,loss,accuracy,val_loss,val_accuracy,seconds,samples_per_second\n"
+#define LINE1 "1,45,0.001,0.5,0.9,0.25,0.95,1.5,960\n"
+
+static ls_log_line log_line(uint64_t epoch, uint64_t step)
+{
+    return (ls_log_line){ .epoch = epoch, .step = step, .loss = 0.30000000000000004,
+                          .regularizer = 0, .grad_norm = 2, .update_norm = 0.5, .lr = 0.001,
+                          .samples = 32, .seconds = 0.75, .input_wait = 0.125, .copy = 0.125,
+                          .forward = 0.125, .backward = 0.125, .exchange = 0.125,
+                          .update = 0.125 };
+}
+
+/* A finished run of 3 epochs of 2 steps. */
+static void write_run(void)
+{
+    ls_run_folder *folder = open_run(false, 0, 0);
+    assert_int_equal(ls_run_folder_write(folder, "config.txt", "lr 1\n"), LS_OK);
+    ls_history_line h = epoch1;
+    for (uint64_t step = 1; step <= 6; step++) {
+        const ls_log_line line = log_line((step + 1) / 2, step);
+        assert_int_equal(ls_run_folder_log(folder, &line), LS_OK);
+        if (step % 2 == 1) continue;
+        h.epoch = step / 2;
+        h.step = step;
+        assert_int_equal(ls_run_folder_history(folder, &h), LS_OK);
+    }
+    ls_run_folder_close(folder);
+}
+
+static int line_count(const char *name)
+{
+    int count = 0;
+    for (const char *p = text_of(name); *p; p++) count += *p == '\n';
+    return count;
+}
+
+/* -- writing --------------------------------------------------------------------------------- */
+
+static void test_folders_are_made_as_deep_as_needed(void **state)
+{
+    (void)state;
+    ls_run_folder *folder = open_run(false, 0, 0);
+    char want[700];
+    struct stat found;
+    assert_string_equal(ls_run_folder_path(folder), run);
+    snprintf(want, sizeof want, "%s/checkpoints/last.safetensors", run);
+    assert_string_equal(ls_run_folder_checkpoint(folder, "last"), want);
+    assert_int_equal(stat(in_run("checkpoints"), &found), 0);
+    assert_true(S_ISDIR(found.st_mode));
+    ls_run_folder_close(folder);
+}
+
+static void test_history_has_the_columns_of_keras(void **state)
+{
+    (void)state;
+    ls_run_folder *folder = open_run(false, 0, 0);
+    assert_int_equal(ls_run_folder_history(folder, &epoch1), LS_OK);
+    assert_string_equal(text_of("history.csv"), NAMES LINE1); /* there before anything is closed */
+    ls_run_folder_close(folder);
+}
+
+static void test_two_metrics_and_values_that_are_missing(void **state)
+{
+    (void)state;
+    ls_run_folder *folder = open_run(false, 0, 0);
+    const double nan = (double)NAN;
+    const ls_history_line h = {
+        .epoch = 2, .step = 9, .lr = 1e-7, .loss = 1.0 / 3, .val_loss = nan, .seconds = 0.1,
+        .samples_per_second = 1e6, .metric_count = 2, .metric_name = { "mse", "mae" },
+        .metric = { 2, nan }, .val_metric = { nan, nan },
+    };
+    assert_int_equal(ls_run_folder_history(folder, &h), LS_OK);
+    assert_string_equal(text_of("history.csv"),
+                        "epoch,step,lr,loss,mse,mae,val_loss,val_mse,val_mae,seconds,"
+                        "samples_per_second\n2,9,1e-07,0.3333333333333333,2,,,,,0.1,1000000\n");
+    ls_run_folder_close(folder);
+}
+
+static void test_a_step_is_a_line_of_json_with_all_digits(void **state)
+{
+    (void)state;
+    ls_run_folder *folder = open_run(false, 0, 0);
+    ls_log_line line = log_line(1, 7);
+    assert_int_equal(ls_run_folder_log(folder, &line), LS_OK);
+    line.loss = (double)NAN;
+    line.grad_norm = (double)INFINITY;
+    line.skipped = true;
+    assert_int_equal(ls_run_folder_log(folder, &line), LS_OK);
+    assert_string_equal(text_of("log.jsonl"),
+        "{\"epoch\":1,\"step\":7,\"loss\":0.30000000000000004,\"regularizer\":0,\"grad_norm\":2,"
+        "\"update_norm\":0.5,\"lr\":0.001,\"samples\":32,\"seconds\":0.75,\"input_wait\":0.125,"
+        "\"copy\":0.125,\"forward\":0.125,\"backward\":0.125,\"exchange\":0.125,\"update\":0.125,"
+        "\"skipped\":false}\n"
+        "{\"epoch\":1,\"step\":7,\"loss\":null,\"regularizer\":0,\"grad_norm\":null,"
+        "\"update_norm\":0.5,\"lr\":0.001,\"samples\":32,\"seconds\":0.75,\"input_wait\":0.125,"
+        "\"copy\":0.125,\"forward\":0.125,\"backward\":0.125,\"exchange\":0.125,\"update\":0.125,"
+        "\"skipped\":true}\n");
+    ls_run_folder_close(folder);
+}
+
+static void test_other_files_are_replaced_whole(void **state)
+{
+    (void)state;
+    ls_run_folder *folder = open_run(false, 0, 0);
+    assert_int_equal(ls_run_folder_write(folder, "config.txt", "a long first text\n"), LS_OK);
+    assert_int_equal(ls_run_folder_write(folder, "config.txt", "short\n"), LS_OK);
+    assert_string_equal(text_of("config.txt"), "short\n");
+    ls_run_folder_close(folder);
+}
+
+static void test_a_disk_that_is_full_is_an_io_error_that_names_the_file(void **state)
+{
+    (void)state;
+    const pid_t child = fork();
+    if (child == 0) {
+        const struct rlimit limit = { 100, 100 };
+        const ls_log_line line = log_line(1, 1);
+        ls_run_folder *folder = NULL;
+        signal(SIGXFSZ, SIG_IGN);
+        if (ls_run_folder_open(run, false, 0, 0, &folder) != LS_OK) _exit(2);
+        if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(3);
+        const ls_status status = ls_run_folder_log(folder, &line);
+        const bool named = strncmp(ls_last_error(), "log.jsonl: ", 11) == 0;
+        ls_run_folder_close(folder);
+        _exit(status == LS_ERR_IO && named ? 0 : 1);
+    }
+    int status = -1;
+    assert_true(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+/* -- resuming -------------------------------------------------------------------------------- */
+
+static void test_lines_after_the_checkpoint_are_cut(void **state)
+{
+    (void)state;
+    for (uint64_t steps = 0; steps <= 7; steps++) {
+        write_run();
+        ls_run_folder_close(open_run(true, steps / 2, steps));
+        const uint64_t kept = steps < 6 ? steps : 6;
+        assert_int_equal(line_count("log.jsonl"), kept);
+        assert_int_equal(line_count("history.csv"), 1 + kept / 2);
+        remove_tree(run);
+    }
+}
+
+static void test_a_resumed_run_has_the_files_of_an_undisturbed_one(void **state)
+{
+    (void)state;
+    write_run();
+    char *history = strdup(text_of("history.csv")), *log = strdup(text_of("log.jsonl"));
+    ls_run_folder *folder = open_run(true, 1, 3); /* in the middle of epoch 2 */
+    ls_history_line h = epoch1;
+    for (uint64_t step = 4; step <= 6; step++) {
+        const ls_log_line line = log_line((step + 1) / 2, step);
+        assert_int_equal(ls_run_folder_log(folder, &line), LS_OK);
+        if (step % 2 == 1) continue;
+        h.epoch = step / 2;
+        h.step = step;
+        assert_int_equal(ls_run_folder_history(folder, &h), LS_OK);
+    }
+    assert_string_equal(text_of("history.csv"), history);
+    assert_string_equal(text_of("log.jsonl"), log);
+    ls_run_folder_close(folder);
+    free(history);
+    free(log);
+}
+
+static void test_a_line_torn_at_any_byte_is_cut(void **state)
+{
+    (void)state;
+    write_run();
+    char *history = strdup(text_of("history.csv")), *log = strdup(text_of("log.jsonl"));
+    for (size_t bytes = strlen(log); bytes-- > 0;) {
+        assert_int_equal(truncate(in_run("log.jsonl"), (off_t)bytes), 0);
+        ls_run_folder_close(open_run(true, 3, 6));
+        int whole = 0;
+        for (size_t i = 0; i < bytes; i++) whole += log[i] == '\n';
+        assert_int_equal(line_count("log.jsonl"), whole);
+        const char *left = text_of("log.jsonl");
+        assert_true(left[0] == '\0' || left[strlen(left) - 1] == '\n');
+    }
+    for (size_t bytes = strlen(history); bytes-- > 0;) {
+        assert_int_equal(truncate(in_run("history.csv"), (off_t)bytes), 0);
+        ls_run_folder_close(open_run(true, 3, 6));
+        int whole = 0;
+        for (size_t i = 0; i < bytes; i++) whole += history[i] == '\n';
+        assert_int_equal(line_count("history.csv"), whole);
+    }
+    free(history);
+    free(log);
+}
+
+static void test_a_history_torn_in_its_first_line_gets_its_names_again(void **state)
+{
+    (void)state;
+    write_run();
+    assert_int_equal(truncate(in_run("history.csv"), 10), 0);
+    ls_run_folder *folder = open_run(true, 0, 0);
+    assert_int_equal(ls_run_folder_history(folder, &epoch1), LS_OK);
+    assert_string_equal(text_of("history.csv"), NAMES LINE1);
+    ls_run_folder_close(folder);
+}
+
+/* What a file system may show after a power cut, or a stranger may write. */
+static void test_lines_that_are_not_ours_are_cut(void **state)
+{
+    (void)state;
+#define STEP1 "{\"epoch\":1,\"step\":1,\"loss\":1}\n"
+    static const char *const strange[] = { "\0\0\0\0\n", "x\n", "\n", "{\"epoch\":1}\n",
+                                           "{\"step\":2,\"epoch\":1}\n", "[1]\n",
+                                           "{\"epoch\":1,\"step\":-2}\n",
+                                           "{\"epoch\":1,\"step\":2}\0\n" };
+    static const size_t bytes[] = { 5, 2, 1, 12, 21, 4, 22, 23 };
+    write_run();
+    for (size_t i = 0; i < sizeof bytes / sizeof bytes[0]; i++) {
+        char text[256] = STEP1;
+        memcpy(text + strlen(STEP1), strange[i], bytes[i]);
+        memcpy(text + strlen(STEP1) + bytes[i], STEP1, strlen(STEP1));
+        write_text(in_run("log.jsonl"), text, 2 * strlen(STEP1) + bytes[i]);
+        ls_run_folder_close(open_run(true, 3, 6));
+        assert_string_equal(text_of("log.jsonl"), STEP1);
+    }
+    static const char *const lines[] = { "2;3\n", "\n", "2\n", ",2\n", "-1,2\n",
+                                         "99999999999999999999999,1\n" };
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        char text[256];
+        const int count = snprintf(text, sizeof text, NAMES LINE1 "%s" LINE1, lines[i]);
+        write_text(in_run("history.csv"), text, (size_t)count);
+        ls_run_folder_close(open_run(true, 3, 6));
+        assert_string_equal(text_of("history.csv"), NAMES LINE1);
+    }
+}
+
+static void test_temporary_files_of_a_killed_process_are_removed(void **state)
+{
+    (void)state;
+    static const char *const stale[] = { "config.txt.tmp-17", "environment.json.tmp-3",
+                                         "checkpoints/last.safetensors.tmp-99",
+                                         "checkpoints/step-20.safetensors.tmp-99" };
+    write_run();
+    write_text(in_run("checkpoints/last.safetensors"), "x", 1);
+    for (size_t i = 0; i < 4; i++) write_text(in_run(stale[i]), "x", 1);
+    ls_run_folder_close(open_run(true, 3, 6));
+    for (size_t i = 0; i < 4; i++) assert_int_equal(access(in_run(stale[i]), F_OK), -1);
+    assert_int_equal(access(in_run("checkpoints/last.safetensors"), F_OK), 0);
+    assert_int_equal(access(in_run("config.txt"), F_OK), 0);
+}
+
+static void test_resuming_may_also_start(void **state)
+{
+    (void)state;
+    ls_run_folder *folder = open_run(true, 0, 0); /* --resume auto, for the first time */
+    assert_int_equal(ls_run_folder_history(folder, &epoch1), LS_OK);
+    assert_string_equal(text_of("history.csv"), NAMES LINE1);
+    ls_run_folder_close(folder);
+}
+
+/* -- folders that cannot serve --------------------------------------------------------------- */
+
+static void test_a_folder_that_is_not_empty_is_refused(void **state)
+{
+    (void)state;
+    write_run();
+    char *log = strdup(text_of("log.jsonl"));
+    assert_refused(false, LS_ERR_ARGUMENT, "--resume");
+    assert_refused(false, LS_ERR_ARGUMENT, "another --out");
+    assert_string_equal(text_of("log.jsonl"), log);
+    free(log);
+}
+
+static void test_an_empty_folder_will_do(void **state)
+{
+    (void)state;
+    snprintf(run, sizeof run, "%s", top);
+    ls_run_folder_close(open_run(false, 0, 0));
+}
+
+static void test_somebody_elses_folder_is_not_resumed_into(void **state)
+{
+    (void)state;
+    snprintf(run, sizeof run, "%s", top);
+    write_text(in_run("letter.txt"), "x", 1);
+    assert_refused(true, LS_ERR_ARGUMENT, "not a run's");
+}
+
+static void test_two_processes_cannot_write_one_run(void **state)
+{
+    (void)state;
+    ls_run_folder *folder = open_run(false, 0, 0);
+    const ls_log_line line = log_line(1, 1);
+    assert_int_equal(ls_run_folder_log(folder, &line), LS_OK);
+    assert_refused(true, LS_ERR_IO, "another process is writing this run");
+    assert_int_equal(line_count("log.jsonl"), 1); /* and nothing was cut */
+    ls_run_folder_close(folder);
+    ls_run_folder_close(open_run(true, 0, 1));
+}
+
+static void test_what_cannot_be_written_is_said_at_once(void **state)
+{
+    (void)state;
+    char file[560];
+    snprintf(file, sizeof file, "%s/file", top);
+    write_text(file, "x", 1);
+    snprintf(run, sizeof run, "%s", file);
+    assert_refused(false, LS_ERR_IO, "Not a directory");
+    snprintf(run, sizeof run, "%s/below/it", file);
+    assert_refused(false, LS_ERR_IO, "cannot be made: Not a directory");
+    snprintf(run, sizeof run, "/proc/lockstep-cannot-be-here");
+    assert_refused(false, LS_ERR_IO, "cannot be made");
+    run[0] = '\0';
+    assert_refused(false, LS_ERR_ARGUMENT, "expected a folder");
+}
+
+static void test_a_folder_without_permission_is_said_at_once(void **state)
+{
+    (void)state;
+    if (geteuid() == 0) return; /* the superuser may write anywhere: nothing to see */
+    snprintf(run, sizeof run, "%s/locked", top);
+    assert_int_equal(mkdir(run, 0555), 0);
+    assert_refused(false, LS_ERR_IO, "Permission denied");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_top, remove_top)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_folders_are_made_as_deep_as_needed),
+        TEST(test_history_has_the_columns_of_keras),
+        TEST(test_two_metrics_and_values_that_are_missing),
+        TEST(test_a_step_is_a_line_of_json_with_all_digits),
+        TEST(test_other_files_are_replaced_whole),
+        TEST(test_a_disk_that_is_full_is_an_io_error_that_names_the_file),
+        TEST(test_lines_after_the_checkpoint_are_cut),
+        TEST(test_a_resumed_run_has_the_files_of_an_undisturbed_one),
+        TEST(test_a_line_torn_at_any_byte_is_cut),
+        TEST(test_a_history_torn_in_its_first_line_gets_its_names_again),
+        TEST(test_lines_that_are_not_ours_are_cut),
+        TEST(test_temporary_files_of_a_killed_process_are_removed),
+        TEST(test_resuming_may_also_start),
+        TEST(test_a_folder_that_is_not_empty_is_refused),
+        TEST(test_an_empty_folder_will_do),
+        TEST(test_somebody_elses_folder_is_not_resumed_into),
+        TEST(test_two_processes_cannot_write_one_run),
+        TEST(test_what_cannot_be_written_is_said_at_once),
+        TEST(test_a_folder_without_permission_is_said_at_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
