@@ -59,10 +59,11 @@ EMBEDDED = [
 
 # -- tests: tests/support/<name>.c, tests/unit/<name>.c ----------------------------------------
 TEST_SUPPORT = ("data_folder faulty_device machines naive ranks reduction reference training")
-TESTS = ("test_batch_sum test_bucket test_checkpoint test_config test_conv test_crc32c test_csv test_device "
-         "test_faults test_fold test_gemm test_json test_kernels test_nearest test_numerics "
-         "test_pipeline test_resume test_ring test_sampler test_schedule test_semantics "
-         "test_sha256 test_status test_thread test_topology test_tree")  # check, check-asan, check-tsan
+TESTS = ("test_activation test_batch_sum test_bucket test_checkpoint test_config test_conv "
+         "test_crc32c test_csv test_device test_dropout test_faults test_fold test_gemm test_json "
+         "test_kernels test_model test_nearest test_numerics test_pipeline test_pool test_resume "
+         "test_ring test_run_folder test_sampler test_schedule test_semantics test_sha256 "
+         "test_status test_thread test_topology test_tree")  # check, check-asan, check-tsan
 TESTS_HOST = "test_golden test_lockstep"  # check only: whole trainings, too slow under a sanitizer
 TESTS_LONG = "long_all_reduce"  # check-long: exhaustive sweeps
 # These run the program itself, $LOCKSTEP.
