@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* console.c -- progress lines. See console.h.
  *
- *     epoch  3/10  [=======>....]  520/782  loss 1.2345  accuracy 0.5601  1834 samples/s  0:02 left
+ *     epoch  3/10  [=======>....]  520/782  0:02 left  loss 1.2345  accuracy 0.5601
  *     epoch  3/10  loss 1.2101  accuracy 0.5689  val_loss 1.3002  val_accuracy 0.5411  ...
  */
 #include "cli/console.h"
@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "cli/report.h"
@@ -16,7 +17,7 @@
 #include "thread.h"
 
 #define REDRAW_SECONDS 0.1
-enum { BAR_CELLS = 24, LINE_BYTES = 256 };
+enum { BAR_CELLS_MAX = 24, LINE_BYTES = 256, TEXT_COLUMNS = 72 };
 
 void ls_console_init(ls_console *console)
 {
@@ -98,6 +99,30 @@ static void duration_text(double seconds, char out[32])
     }
 }
 
+/* Columns of the terminal; a line that wraps could not be redrawn. */
+static int terminal_columns(void)
+{
+    struct winsize size = { .ws_col = 0 };
+    const bool is_known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+    const int columns = is_known ? size.ws_col : 80;
+    return columns < LINE_BYTES ? columns : LINE_BYTES - 1;
+}
+
+/* "[=====>....]" of as many cells as fit beside the text, or nothing. */
+static void draw_bar(double part, int columns, char out[BAR_CELLS_MAX + 8])
+{
+    const int room = columns - TEXT_COLUMNS;
+    const int cells = room < BAR_CELLS_MAX ? room : BAR_CELLS_MAX;
+    out[0] = '\0';
+    if (cells < 4) return;
+    const int done = (int)(part * cells);
+    char bar[BAR_CELLS_MAX + 1];
+    memset(bar, '.', (size_t)cells);
+    memset(bar, '=', (size_t)done);
+    if (done < cells) bar[done] = '>';
+    snprintf(out, BAR_CELLS_MAX + 8, "[%.*s]  ", cells, bar);
+}
+
 static void on_step(void *context, const ls_step_report *report)
 {
     ls_console *console = context;
@@ -106,26 +131,22 @@ static void on_step(void *context, const ls_step_report *report)
     console->drawn_at = now;
     console->is_drawn = true;
 
-    char bar[BAR_CELLS + 1], place[48], loss[LS_READABLE_BYTES], metric[LS_READABLE_BYTES];
-    char left[32], line[LINE_BYTES];
+    char bar[BAR_CELLS_MAX + 8], place[48], loss[LS_READABLE_BYTES], left[32], line[LINE_BYTES];
+    char metric[LS_READABLE_BYTES];
+    const int columns = terminal_columns();
     const double total = (double)(report->steps_per_epoch ? report->steps_per_epoch : 1);
     const double part = fmin((double)report->step_of_epoch / total, 1);
-    const int cells = (int)(part * BAR_CELLS);
-    memset(bar, '.', BAR_CELLS);
-    memset(bar, '=', (size_t)cells);
-    if (cells < BAR_CELLS) bar[cells] = '>';
-    bar[BAR_CELLS] = '\0';
+    draw_bar(part, columns, bar);
     epoch_text(report->epoch, report->epochs, place);
     duration_text(report->seconds * (1 - part) / fmax(part, 1e-9), left);
-    int n = snprintf(line, sizeof line, "epoch %s  [%s]  %" PRIu64 "/%" PRIu64 "  loss %s", place,
-                     bar, report->step_of_epoch, report->steps_per_epoch,
+    int n = snprintf(line, sizeof line, "epoch %s  %s%" PRIu64 "/%" PRIu64 "  %s left  loss %s",
+                     place, bar, report->step_of_epoch, report->steps_per_epoch, left,
                      ls_readable(report->epoch_loss, loss));
     if (!isnan(report->epoch_metric) && n < LINE_BYTES) {
-        n += snprintf(line + n, sizeof line - (size_t)n, "  %s %s", report->metric_name,
-                      ls_readable(report->epoch_metric, metric));
+        snprintf(line + n, sizeof line - (size_t)n, "  %s %s", report->metric_name,
+                 ls_readable(report->epoch_metric, metric));
     }
-    if (n < LINE_BYTES) snprintf(line + n, sizeof line - (size_t)n, "  %s left", left);
-    printf("\r%s\033[K", line);
+    printf("\r%.*s\033[K", columns - 1, line);
     fflush(stdout);
 }
 

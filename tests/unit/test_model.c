@@ -1,0 +1,487 @@
+/* SPDX-License-Identifier: MIT */
+/* test_model.c -- model files: what they mean, and how a wrong one is answered.
+ *
+ * Shapes are checked against a walk over windows and what padding promises, parameters and initial
+ * weights against the formulas of docs/numerics.md written out here again, errors by their place
+ * and words.
+ * Every prefix of a model file and every byte of it replaced is read once: nothing may crash
+ * (run under the sanitizers), and what is accepted must be whole.
+ */
+#include "support/test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "philox.h"
+#include "train/model.h"
+
+static const ls_dataset_info digits = { .is_image = true, .height = 8, .width = 8, .channels = 1,
+                                        .task = LS_TASK_CLASSIFY, .classes = 10,
+                                        .count = { 100, 10 } };
+static const ls_dataset_info cifar = { .is_image = true, .height = 32, .width = 32, .channels = 3,
+                                       .task = LS_TASK_CLASSIFY, .classes = 10,
+                                       .count = { 100, 10 } };
+static const ls_dataset_info mnist = { .is_image = true, .height = 28, .width = 28, .channels = 1,
+                                       .task = LS_TASK_CLASSIFY, .classes = 10,
+                                       .count = { 100, 10 } };
+static const ls_dataset_info diabetes = { .height = 1, .width = 1, .channels = 10,
+                                          .task = LS_TASK_REGRESS, .outputs = 1,
+                                          .count = { 442, 0 } };
+
+/* A model that must be right. */
+static ls_model model_of(const char *text, const ls_dataset_info *data)
+{
+    ls_model model;
+    if (ls_model_init(&model, "m", text, data) != LS_OK) {
+        fail_msg("refused: %s\n%s", ls_last_error(), text);
+    }
+    return model;
+}
+
+/* -- shapes --------------------------------------------------------------------------------- */
+
+/* Whole windows of k in 0 .. n-1 that start at 0, s, 2s ... */
+static size_t count_windows(int n, int k, int s)
+{
+    size_t count = 0;
+    for (int begin = 0; begin + k <= n; begin += s) count++;
+    return count;
+}
+
+/* What padding `same` promises: ceil(n / s) windows; each holds an element; no more padding than
+ * needed; as much before as after, or one less. */
+static void check_same(int n, int k, int s, int out, int pad)
+{
+    const int last = (out - 1) * s - pad, after = last + k - n;
+    assert_int_equal(out, (n + s - 1) / s);
+    assert_true(pad >= 0 && pad < k && last < n);
+    if (after > 0) assert_true(after == pad || after == pad + 1);
+    else assert_int_equal(pad, 0);
+}
+
+static void test_valid_and_same_windows_are_those_that_a_walk_finds(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= 12; n++) {
+        for (int k = 1; k <= 6; k++) {
+            for (int s = 1; s <= 5; s++) {
+                char text[160];
+                const char *format = "input %dx9x2\nconv 3 %dx2 stride=%dx1 pad=%s\nflatten\n"
+                                     "dense 2\nloss mse\n";
+                snprintf(text, sizeof text, format, n, k, s, "same");
+                ls_model same = model_of(text, NULL);
+                const ls_conv_shape *c = &same.layer[1].conv;
+                check_same(n, k, s, (int)c->out_height, (int)c->pad_top);
+                check_same(9, 2, 1, (int)c->out_width, (int)c->pad_left);
+                ls_model_free(&same);
+
+                snprintf(text, sizeof text, format, n, k, s, "valid");
+                ls_model valid;
+                const ls_status status = ls_model_init(&valid, "m", text, NULL);
+                assert_int_equal(status, k <= n ? LS_OK : LS_ERR_ARGUMENT);
+                if (status != LS_OK) continue;
+                assert_int_equal(valid.layer[1].out.height, count_windows(n, k, s));
+                assert_int_equal(valid.layer[1].conv.pad_top, 0);
+                ls_model_free(&valid);
+            }
+        }
+    }
+}
+
+static void test_same_padding_is_that_of_the_tensorflow_guide(void **state)
+{
+    (void)state; /* width 13, window 6, stride 5: 1 before, 2 after, 3 windows */
+    ls_model m = model_of("input 1x13x1\nconv 1 1x6 stride=5 pad=same\nflatten\ndense 1\nloss mse",
+                          NULL);
+    assert_int_equal(m.layer[1].out.width, 3);
+    assert_int_equal(m.layer[1].conv.pad_left, 1);
+    ls_model_free(&m);
+}
+
+static void test_a_pool_strides_by_its_window_unless_told(void **state)
+{
+    (void)state;
+    ls_model m = model_of("input 9x9x4\nmaxpool 3x2\nmaxpool 2x2 stride=1\nmaxpool 2x2 pad=same\n"
+                          "flatten\ndense 2\nloss mse", NULL);
+    assert_int_equal(m.layer[1].out.height, 3);
+    assert_int_equal(m.layer[1].out.width, 4);
+    assert_int_equal(m.layer[2].pool.stride_height, 1);
+    assert_int_equal(m.layer[2].out.height, 2);
+    assert_int_equal(m.layer[2].out.width, 3);
+    assert_int_equal(m.layer[3].out.height, 1);
+    assert_int_equal(m.layer[3].out.width, 2);
+    assert_int_equal(m.layer[3].out.channels, 4);
+    assert_int_equal(m.layer[4].out.channels, 8);
+    ls_model_free(&m);
+}
+
+/* -- built-in models ------------------------------------------------------------------------ */
+
+static void test_every_built_in_model_fits_its_data(void **state)
+{
+    (void)state;
+    const struct {
+        const char *name;
+        const ls_dataset_info *data;
+        size_t parameters;
+    } known[] = { { "digits-cnn", &digits, 160 + 4640 + 512 * 64 + 64 + 650 },
+                  { "cifar10-cnn", &cifar, 896 + 460864 + 650 },
+                  { "mnist-mlp", &mnist, 100480 + 8256 + 650 },
+                  { "mlp", &mnist, 784 * 128 + 128 + 1290 },
+                  { "mlp", &diabetes, 10 * 128 + 128 + 129 },
+                  { "linear", &diabetes, 11 } };
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        ls_model m;
+        assert_int_equal(ls_model_init(&m, known[i].name, ls_model_builtin(known[i].name),
+                                       known[i].data), LS_OK);
+        assert_int_equal(m.parameter_total, known[i].parameters);
+        assert_int_equal(m.loss, known[i].data->task == LS_TASK_REGRESS
+                                     ? LS_LOSS_MSE : LS_LOSS_SOFTMAX_CROSSENTROPY);
+        ls_model_free(&m);
+    }
+    for (const char *const *name = ls_model_builtin_names(); *name; name++) {
+        assert_non_null(ls_model_builtin(*name));
+    }
+    assert_null(ls_model_builtin("no-such-model"));
+}
+
+static void test_cifar10_cnn_is_the_tutorials(void **state)
+{
+    (void)state;
+    ls_model m = model_of(ls_model_builtin("cifar10-cnn"), &cifar);
+    static const char *const names[] = { "conv1/kernel", "conv1/bias", "dense1/kernel",
+                                         "dense1/bias", "dense2/kernel", "dense2/bias" };
+    assert_int_equal(m.parameter_count, 6);
+    for (int p = 0; p < 6; p++) assert_string_equal(m.parameter[p].name, names[p]);
+    const size_t conv[4] = { 32, 3, 3, 3 };
+    assert_memory_equal(m.parameter[0].shape, conv, sizeof conv);
+    assert_int_equal(m.parameter[2].shape[0], 64);
+    assert_int_equal(m.parameter[2].shape[1], 7200);
+    double forward, step;
+    ls_model_macs(&m, &forward, &step);
+    assert_true(forward == 777600.0 + 460800 + 640);
+    assert_true(step == 2 * 777600.0 + 3 * (460800.0 + 640));
+    ls_model_free(&m);
+}
+
+static void test_text_without_auto_can_be_read_without_the_data(void **state)
+{
+    (void)state;
+    ls_model m = model_of("input auto # a\nflatten\nout = dense  auto bias=no\nloss auto # z",
+                          &digits);
+    assert_string_equal(m.text, "input 8x8x1 # a\nflatten\nout = dense  10 bias=no\n"
+                                "loss softmax-crossentropy # z");
+    ls_model again = model_of(m.text, NULL);
+    assert_string_equal(again.text, m.text);
+    assert_int_equal(again.parameter_total, m.parameter_total);
+    ls_model_free(&again);
+    ls_model_free(&m);
+}
+
+/* -- the arena ------------------------------------------------------------------------------ */
+
+static void test_the_arena_holds_the_last_layer_first(void **state)
+{
+    (void)state;
+    ls_model m = model_of(ls_model_builtin("digits-cnn"), &digits);
+    size_t end = 0;
+    for (int i = m.layer_count - 1; i >= 0; i--) {
+        const int own[2] = { m.layer[i].kernel, m.layer[i].bias };
+        for (int k = 0; k < 2; k++) {
+            if (own[k] < 0) continue;
+            const ls_parameter *p = &m.parameter[own[k]];
+            assert_int_equal(p->begin, (end + 31) / 32 * 32);
+            assert_int_equal(p->layer, i);
+            assert_int_equal(p->is_kernel, k == 0);
+            end = p->begin + p->count;
+        }
+    }
+    assert_int_equal(m.arena_floats, (end + 31) / 32 * 32);
+    ls_model_free(&m);
+}
+
+/* Element e of a kernel, by the formula. */
+static float initial_weight(uint64_t seed, uint32_t ordinal, size_t e, double fan_sum)
+{
+    const uint32_t counter[4] = { (uint32_t)(e / 4), 0, 0, 1u << 16 | ordinal };
+    const uint32_t key[2] = { (uint32_t)seed, (uint32_t)(seed >> 32) };
+    uint32_t word[4];
+    ls_philox(counter, key, word);
+    return (float)(sqrt(6 / fan_sum) * (ldexp((double)word[e % 4], -31) - 1));
+}
+
+static void test_initial_weights_are_addressed_by_layer_and_element(void **state)
+{
+    (void)state;
+    const uint64_t seed = 0x123456789abcdef0u;
+    ls_model m = model_of("input 5x5x3\nrelu\nconv 7 3x2\nflatten\ndropout 0.5\ndense 3\nloss mse",
+                          NULL);
+    float *w = malloc(m.arena_floats * sizeof *w);
+    bool *seen = calloc(m.arena_floats, sizeof *seen);
+    assert_true(w && seen);
+    memset(w, 0xff, m.arena_floats * sizeof *w);
+    ls_model_init_weights(&m, seed, w);
+    const double fans[2] = { 3 * 2 * (3 + 7), 3 * 4 * 7 + 3 };
+    const uint32_t ordinal[2] = { 2, 5 };
+    for (int p = 0; p < m.parameter_count; p++) {
+        const ls_parameter *t = &m.parameter[p];
+        for (size_t e = 0; e < t->count; e++) {
+            const float want = t->is_kernel ? initial_weight(seed, ordinal[p / 2], e, fans[p / 2])
+                                            : 0;
+            assert_memory_equal(&w[t->begin + e], &want, sizeof want);
+            assert_false(seen[t->begin + e]);
+            seen[t->begin + e] = true;
+        }
+    }
+    const float zero = 0;
+    for (size_t i = 0; i < m.arena_floats; i++) {
+        if (!seen[i]) assert_memory_equal(&w[i], &zero, sizeof zero);
+    }
+    free(seen);
+    free(w);
+    ls_model_free(&m);
+}
+
+/* -- what a line means ---------------------------------------------------------------------- */
+
+static void test_names_counts_and_connections(void **state)
+{
+    (void)state;
+    ls_model m = model_of("\xef\xbb\xbf\tinput 16 \r\n\r\n# c\nfirst = dense 8 relu#c\r\n"
+                          "  dense 4 bias=no from first\nrelu\ndropout 0\n"
+                          "loss mse from dropout1", NULL);
+    static const char *const names[] = { "input", "first", "dense2", "relu1", "dropout1" };
+    static const int lines[] = { 1, 4, 5, 6, 7 };
+    assert_int_equal(m.layer_count, 5);
+    for (int i = 0; i < 5; i++) {
+        assert_string_equal(m.layer[i].name, names[i]);
+        assert_int_equal(m.layer[i].input, i - 1);
+        assert_int_equal(m.layer[i].ordinal, i);
+        assert_int_equal(m.layer[i].line, lines[i]);
+    }
+    assert_true(m.layer[1].relu && m.layer[1].has_bias);
+    assert_false(m.layer[2].relu || m.layer[2].has_bias);
+    assert_int_equal(m.layer[2].bias, -1);
+    assert_int_equal(m.parameter_count, 3);
+    ls_model_free(&m);
+}
+
+static void test_a_row_of_data_may_feed_an_image_of_as_many_numbers(void **state)
+{
+    (void)state;
+    const ls_dataset_info row = { .height = 1, .width = 1, .channels = 784, .classes = 10 };
+    ls_model m = model_of(ls_model_builtin("mnist-mlp"), &row);
+    assert_int_equal(m.layer[0].out.height, 28);
+    ls_model_free(&m);
+    m = model_of("input 64\ndense 10\nloss softmax-crossentropy", &digits);
+    assert_int_equal(m.layer[0].out.channels, 64);
+    ls_model_free(&m);
+}
+
+static void test_a_model_may_have_more_outputs_than_the_data_have_classes(void **state)
+{
+    (void)state;
+    ls_dataset_info few = digits;
+    few.classes = 7;
+    ls_model m = model_of(ls_model_builtin("digits-cnn"), &few);
+    ls_model_free(&m);
+}
+
+/* -- errors --------------------------------------------------------------------------------- */
+
+typedef struct {
+    const char *text;
+    const ls_dataset_info *data;
+    const char *place;      /* "m:LINE:COLUMN: " */
+    const char *words;      /* somewhere in the message */
+} refusal;
+
+static const refusal refusals[] = {
+    /* words */
+    { "", NULL, "m:1:1: ", "expected input" },
+    { "input 4\n", NULL, "m:2:1: ", "expected loss" },
+    { "dense 3\nloss mse", NULL, "m:1:1: ", "expected the input first" },
+    { "input 4\ninput 4\nloss mse", NULL, "m:2:1: ", "the only one" },
+    { "input 4\n  conf 3\nloss mse", NULL, "m:2:3: ", "did you mean 'conv'?" },
+    { "input 4\ndense 3\nloss mss", NULL, "m:3:6: ", "did you mean 'mse'?" },
+    { "input 4\ndense 3\nloss mse\nrelu", NULL, "m:4:1: ", "expected the end of the file" },
+    { "input 4\ndense 3\nloss", NULL, "m:3:5: ", "expected the kind of loss" },
+    { "input 4\ndense\nloss mse", NULL, "m:2:6: ", "expected the number of units" },
+    { "input 4\na=dense 3\nloss mse", NULL, "m:2:1: ", "blanks around it" },
+    { "input 4\n2a = dense 3\nloss mse", NULL, "m:2:1: ", "expected a name" },
+    { "input 4\na/b = dense 3\nloss mse", NULL, "m:2:1: ", "expected a name" },
+    { "input 4\na = dense 3\na = relu\nloss mse", NULL, "m:3:1: ", "belongs to line 2" },
+    { "input 4\ndense 3\nrelu from dnse1\nloss mse", NULL, "m:3:11: ", "did you mean 'dense1'?" },
+    { "input 4\ndense 3\nrelu from\nloss mse", NULL, "m:3:10: ", "the name of a layer" },
+    { "input 4\ndense 3\nrelu from dense1 input\nloss mse", NULL, "m:3:18: ", "has one input" },
+    { "input 4\nb = dense 3\nrelu\nrelu from b\nloss mse", NULL, "m:4:11: ", "feeds line 3" },
+    { "input 4\ndense 3\nrelu\nloss mse from dense1", NULL, "m:4:15: ", "feeds line 3" },
+    { "input 4\ndense 3 \x01\nloss mse", NULL, "m:2:9: ", "control character 0x01" },
+    { "input 4\ndense 3 relu relu\nloss mse", NULL, "m:2:14: ", "said relu before" },
+    { "input 4\ndense 3 rleu\nloss mse", NULL, "m:2:9: ", "did you mean 'relu'?" },
+    { "input 4\ndense 3 bais=no\nloss mse", NULL, "m:2:9: ", "did you mean 'bias='?" },
+    { "input 4\ndense 3 bias=nope\nloss mse", NULL, "m:2:9: ", "bias=yes or bias=no" },
+    { "input 4\ndense 3 pad=same\nloss mse", NULL, "m:2:9: ", "option of: dense" },
+    /* sizes */
+    { "input 0\nloss mse", NULL, "m:1:7: ", "found '0'" },
+    { "input 4x4\nloss mse", NULL, "m:1:7: ", "HEIGHTxWIDTHxCHANNELS" },
+    { "input 16777217\nloss mse", NULL, "m:1:7: ", "1 to 16777216" },
+    { "input 99999999999999999999999\nloss mse", NULL, "m:1:7: ", "1 to 16777216" },
+    { "input 16777216x16777216x16777216\nflatten\ndense 2\nloss mse", NULL, "m:1:1: ",
+      "more than the 2147483648 numbers" },
+    { "input 65536\ndense 65536\nloss mse", NULL, "m:2:1: ", "more than the 2147483648 weights" },
+    { "input 8x8x1\nconv 3 9x1\nflatten\nloss mse", NULL, "m:2:1: ", "does not fit" },
+    { "input 8x8x1\nconv 3 3\nflatten\nloss mse", NULL, "m:2:8: ", "such as 3x3" },
+    { "input 8x8x1\nconv 3 3x3 stride=0\nflatten\nloss mse", NULL, "m:2:12: ", "stride=S" },
+    { "input 99x99x1\nmaxpool 17x16\nflatten\nloss mse", NULL, "m:2:9: ", "272 places" },
+    { "input 4\ndropout 1\ndense 2\nloss mse", NULL, "m:2:9: ", "0 <= rate < 1" },
+    { "input 4\ndropout -0.1\ndense 2\nloss mse", NULL, "m:2:9: ", "0 <= rate < 1" },
+    { "input 4\ndropout nan\ndense 2\nloss mse", NULL, "m:2:9: ", "0 <= rate < 1" },
+    { "input 4\ndropout 0x1p-3\ndense 2\nloss mse", NULL, "m:2:9: ", "0 <= rate < 1" },
+    /* shapes */
+    { "input 8x8x1\ndense 3\nloss mse", NULL, "m:2:1: ", "add flatten" },
+    { "input 8x8x1\nconv 3 3x3\nloss mse", NULL, "m:3:6: ", "add flatten" },
+    { "input 8\nrelu\nloss mse", NULL, "m:3:6: ", "no layer of this model has weights" },
+    /* auto */
+    { "input auto\ndense 3\nloss mse", NULL, "m:1:7: ", "say --data" },
+    { "input 4\ndense auto\nloss mse", NULL, "m:2:7: ", "say --data" },
+    { "input 4\ndense 3\nloss auto", NULL, "m:3:6: ", "say --data" },
+    { "input 64\ndense auto\nrelu\nloss auto", &digits, "m:2:7: ", "only the last layer" },
+    /* data */
+    { "input 8x8x3\nflatten\ndense 10\nloss auto", &digits, "m:1:7: ", "the data is 8x8x1" },
+    { "input 4x16x1\nflatten\ndense 10\nloss auto", &digits, "m:1:7: ", "the data is 8x8x1" },
+    { "input auto\nflatten\ndense 9\nloss auto", &digits, "m:3:1: ", "the data have 10 classes" },
+    { "input auto\nflatten\ndense 10\nloss mse", &digits, "m:4:6: ", "softmax-crossentropy" },
+    { "input auto\ndense 1\nloss softmax-crossentropy", &diabetes, "m:3:6: ", "loss mse" },
+    { "input auto\ndense 2\nloss mse", &diabetes, "m:2:1: ", "1 target numbers" },
+};
+
+static void test_a_wrong_model_is_answered_with_place_found_and_expected(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
+        const refusal *r = &refusals[i];
+        ls_model m;
+        if (ls_model_init(&m, "m", r->text, r->data) != LS_ERR_ARGUMENT) {
+            fail_msg("accepted:\n%s", r->text);
+        }
+        const char *message = ls_last_error();
+        if (strncmp(message, r->place, strlen(r->place)) != 0 || !strstr(message, r->words)) {
+            fail_msg("found '%s', expected '%s...%s' for:\n%s", message, r->place, r->words,
+                     r->text);
+        }
+        assert_null(m.layer);
+    }
+}
+
+static void test_too_many_words_and_layers_are_refused(void **state)
+{
+    (void)state;
+    ls_model m;
+    char *text = calloc(1, 64 * 1024);
+    assert_non_null(text);
+    size_t used = (size_t)sprintf(text, "input 4\ndense 3");
+    for (int i = 0; i < 40; i++) used += (size_t)sprintf(text + used, " relu");
+    assert_int_equal(ls_model_init(&m, "m", text, NULL), LS_ERR_ARGUMENT);
+    assert_non_null(strstr(ls_last_error(), "more than 32 words"));
+    used = (size_t)sprintf(text, "input 4\n");
+    for (int i = 0; i < 1001; i++) used += (size_t)sprintf(text + used, "relu\n");
+    assert_int_equal(ls_model_init(&m, "m", text, NULL), LS_ERR_ARGUMENT);
+    assert_non_null(strstr(ls_last_error(), "m:1001:1: more than 1000 layers"));
+    free(text);
+}
+
+/* -- damaged text --------------------------------------------------------------------------- */
+
+static const char whole[] = "input 9x9x2\nc = conv 3 3x2 relu pad=same stride=2x1 bias=no\n"
+                            "maxpool 2x2 pad=same\nrelu from maxpool1 # note\nflatten\n"
+                            "dropout 0.25\ndense 4 relu\ndense auto\nloss softmax-crossentropy\n";
+
+static void test_every_prefix_and_every_changed_byte_is_read_or_refused(void **state)
+{
+    (void)state;
+    static const char bytes[] = "x=#0 9\n\t\x7f\x80-";
+    ls_dataset_info data = digits;
+    data.height = data.width = 9;
+    data.channels = 2;
+    size_t accepted = 0;
+    char text[sizeof whole];
+    for (size_t i = 0; i < sizeof whole - 1; i++) {
+        for (size_t b = 0; b < sizeof bytes; b++) { /* the last is the NUL: a prefix */
+            memcpy(text, whole, sizeof whole);
+            text[i] = bytes[b];
+            ls_model m;
+            if (ls_model_init(&m, "m", text, &data) != LS_OK) {
+                assert_true(strncmp(ls_last_error(), "m:", 2) == 0);
+                continue;
+            }
+            accepted++;
+            assert_true(m.parameter_count > 0 && m.layer_count > 2 && m.arena_floats % 32 == 0);
+            ls_model_free(&m);
+        }
+    }
+    assert_true(accepted > 10);
+}
+
+/* -- MODEL on the command line -------------------------------------------------------------- */
+
+static void test_a_model_argument_is_a_built_in_name_or_a_file(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/lockstep-model-XXXXXX", *text = NULL;
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, "input 4\n", 8), 8);
+    assert_int_equal(ls_model_text(path, &text), LS_OK);
+    assert_string_equal(text, "input 4\n");
+    free(text);
+    assert_int_equal(write(fd, "\0x", 2), 2);
+    assert_int_equal(ls_model_text(path, &text), LS_ERR_ARGUMENT);
+    assert_non_null(strstr(ls_last_error(), "byte 8 is 0"));
+    close(fd);
+    unlink(path);
+    assert_int_equal(ls_model_text("cifar10-cnn", &text), LS_OK);
+    assert_string_equal(text, ls_model_builtin("cifar10-cnn"));
+    free(text);
+    assert_int_equal(ls_model_text("cifar-cnn", &text), LS_ERR_ARGUMENT);
+    assert_non_null(strstr(ls_last_error(), "did you mean 'cifar10-cnn'?"));
+    assert_int_equal(ls_model_text("/", &text), LS_ERR_ARGUMENT);
+    assert_null(text);
+}
+
+static void test_a_description_adds_up(void **state)
+{
+    (void)state;
+    ls_model m = model_of(ls_model_builtin("cifar10-cnn"), &cifar);
+    char *text = NULL;
+    assert_int_equal(ls_model_describe(&m, 64, 1, 2, &text), LS_OK);
+    assert_non_null(strstr(text, "30x30x32"));
+    assert_non_null(strstr(text, "462,410 in 6 tensors"));
+    assert_non_null(strstr(text, "2.478 MFLOP a sample forward, 5.879 MFLOP with backward"));
+    free(text);
+    ls_model_free(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_valid_and_same_windows_are_those_that_a_walk_finds),
+        cmocka_unit_test(test_same_padding_is_that_of_the_tensorflow_guide),
+        cmocka_unit_test(test_a_pool_strides_by_its_window_unless_told),
+        cmocka_unit_test(test_every_built_in_model_fits_its_data),
+        cmocka_unit_test(test_cifar10_cnn_is_the_tutorials),
+        cmocka_unit_test(test_text_without_auto_can_be_read_without_the_data),
+        cmocka_unit_test(test_the_arena_holds_the_last_layer_first),
+        cmocka_unit_test(test_initial_weights_are_addressed_by_layer_and_element),
+        cmocka_unit_test(test_names_counts_and_connections),
+        cmocka_unit_test(test_a_row_of_data_may_feed_an_image_of_as_many_numbers),
+        cmocka_unit_test(test_a_model_may_have_more_outputs_than_the_data_have_classes),
+        cmocka_unit_test(test_a_wrong_model_is_answered_with_place_found_and_expected),
+        cmocka_unit_test(test_too_many_words_and_layers_are_refused),
+        cmocka_unit_test(test_every_prefix_and_every_changed_byte_is_read_or_refused),
+        cmocka_unit_test(test_a_model_argument_is_a_built_in_name_or_a_file),
+        cmocka_unit_test(test_a_description_adds_up),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
