@@ -42,7 +42,7 @@ static ls_status start_alike(ls_rank *k)
     LS_TRY(ls_digest(&r->compute, &(ls_digest_args){
         .count = floats, .x = r->weights, .out = r->results.digest }));
     LS_TRY(ls_replica_read_results(r, run->group, "comparing the first weights"));
-    return ls_weights_compare(k, r->results_host.digest[0], false, k->progress.step);
+    return ls_weights_compare(k, r->results_host.digest[0], false);
 }
 
 /* -- saving ------------------------------------------------------------------------------------ */
@@ -250,6 +250,17 @@ static ls_status fill_result(ls_rank *k)
     return LS_OK;
 }
 
+/* One step; what breaks it is told with its number. */
+static ls_status take_step(ls_rank *k)
+{
+    char text[LS_MESSAGE_BYTES], place[128];
+    const ls_status status = ls_step_take(k);
+    if (status == LS_OK || status == LS_ERR_ABORTED) return status;
+    snprintf(text, sizeof text, "step %" PRIu64 ": %.900s", k->progress.step + 1, ls_last_error());
+    snprintf(place, sizeof place, "%s", ls_last_error_place());
+    return ls_fail_again(status, text, place);
+}
+
 ls_status ls_rank_run(int rank, void *run)
 {
     ls_run *shared = run;
@@ -257,7 +268,7 @@ ls_status ls_rank_run(int rank, void *run)
     const uint64_t every = shared->config.save_every;
     LS_TRY(start_alike(k));
     while (!is_finished(k)) {
-        LS_TRY(ls_step_take(k));
+        LS_TRY(take_step(k));
         LS_TRY(report_step(k));
         const bool numbered = every > 0 && k->progress.step % every == 0 && !k->line.skipped;
         const bool epoch_done = k->progress.step_of_epoch == shared->steps_per_epoch;

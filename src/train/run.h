@@ -82,8 +82,7 @@ LS_MUST_USE ls_status ls_step_take(ls_rank *rank);
 
 /* step.c: compare digests of the weights over all ranks and share rank 0's wish to stop.
  * Collective. Errors: DIVERGED, naming rank, tensor, first index and both values. */
-LS_MUST_USE ls_status ls_weights_compare(ls_rank *rank, uint64_t digest, bool want_stop,
-                                         uint64_t step);
+LS_MUST_USE ls_status ls_weights_compare(ls_rank *rank, uint64_t digest, bool want_stop);
 
 /* rank.c: the whole run of one rank; an ls_rank_fn whose arg is the ls_run. Collective. */
 LS_MUST_USE ls_status ls_rank_run(int rank, void *run);

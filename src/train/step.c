@@ -114,7 +114,7 @@ static ls_status combine_sums(ls_rank *k)
 
 /* -- a value that is not finite stops the run, and says where it is ---------------------------- */
 
-static ls_status bad_weight(ls_rank *k, uint64_t step)
+static ls_status bad_weight(ls_rank *k)
 {
     ls_replica *r = &k->replica;
     const ls_model *model = &k->run->model;
@@ -125,8 +125,8 @@ static ls_status bad_weight(ls_rank *k, uint64_t step)
             .out = r->results.nonfinite }));
         LS_TRY(ls_replica_read_results(r, k->run->group, "looking at the weights"));
         if (r->results_host.nonfinite[0] != LS_ALL_FINITE)
-            return ls_fail(LS_ERR_NONFINITE, "step %" PRIu64 ": the loss is %g: weights/%s holds "
-                           "a value that is not finite, element %" PRIu64, step, k->numbers.loss,
+            return ls_fail(LS_ERR_NONFINITE, "the loss is %g: weights/%s holds a value that is not "
+                           "finite, element %" PRIu64, k->numbers.loss,
                            parameter->name, r->results_host.nonfinite[0]);
     }
     return LS_OK;
@@ -136,23 +136,21 @@ static ls_status bad_weight(ls_rank *k, uint64_t step)
  * reports it. Does not return LS_OK. */
 static ls_status explain_nonfinite_loss(ls_rank *k)
 {
-    const uint64_t step = k->progress.step + 1;
     const ls_pass_input last = ls_replica_pass(&k->replica, k->replica.plan.pass_count - 1, 0);
     int layer;
     uint64_t element;
-    LS_TRY(bad_weight(k, step));
+    LS_TRY(bad_weight(k));
     LS_TRY(ls_replica_find_nonfinite(&k->replica, last.samples, k->run->group, &layer, &element));
     if (layer >= 0) {
         const ls_layer *found = &k->run->model.layer[layer];
-        return ls_fail(LS_ERR_NONFINITE, "step %" PRIu64 ": the loss is %g: the output of layer "
-                       "%s is the first that is not finite, sample %" PRIu64 " of this rank",
-                       step, k->numbers.loss, found->name,
+        return ls_fail(LS_ERR_NONFINITE, "the loss is %g: the output of layer %s is the first that "
+                       "is not finite, sample %" PRIu64 " of this rank", k->numbers.loss, found->name,
                        element / ls_shape_floats(found->out));
     }
     LS_TRY(ls_barrier_wait(k->run->group, k->rank, "the search for a value that is not finite"));
-    return ls_fail(LS_ERR_NONFINITE, "step %" PRIu64 ": the loss is %g, while weights and layer "
-                   "outputs are finite: the loss itself overflowed; a smaller learning rate or "
-                   "scaled inputs may help", step, k->numbers.loss);
+    return ls_fail(LS_ERR_NONFINITE, "the loss is %g, while weights and layer outputs are finite: the "
+                   "loss itself overflowed; a smaller learning rate or scaled inputs may help",
+                   k->numbers.loss);
 }
 
 static ls_status check_gradients(ls_rank *k)
@@ -160,9 +158,8 @@ static ls_status check_gradients(ls_rank *k)
     const ls_model *model = &k->run->model;
     for (int p = 0; p < model->parameter_count; p++)
         if (k->replica.results_host.nonfinite[p] != LS_ALL_FINITE)
-            return ls_fail(LS_ERR_NONFINITE, "step %" PRIu64 ": the gradient of %s is not finite, "
-                           "element %" PRIu64 "; the loss was %g", k->progress.step + 1,
-                           model->parameter[p].name, k->replica.results_host.nonfinite[p],
+            return ls_fail(LS_ERR_NONFINITE, "the gradient of %s is not finite, element %" PRIu64
+                           "; the loss was %g", model->parameter[p].name, k->replica.results_host.nonfinite[p],
                            k->numbers.loss);
     return LS_OK;
 }
@@ -243,7 +240,7 @@ static int reference_rank(const uint64_t *digest, int world_size)
 }
 
 /* Name the first element in which rank `bad` differs from rank `good`. Does not return LS_OK. */
-static ls_status name_difference(const ls_run *run, int bad, int good, uint64_t step)
+static ls_status name_difference(const ls_run *run, int bad, int good)
 {
     for (int p = 0; p < run->model.parameter_count; p++) {
         const ls_parameter *parameter = &run->model.parameter[p];
@@ -251,17 +248,15 @@ static ls_status name_difference(const ls_run *run, int bad, int good, uint64_t 
         const float *y = run->diverged[good] + parameter->begin;
         for (size_t i = 0; i < parameter->count; i++)
             if (memcmp(&x[i], &y[i], sizeof *x) != 0)
-                return ls_fail(LS_ERR_DIVERGED, "step %" PRIu64 ": replicas diverged: weights/%s, "
-                               "element %zu: rank %d has %.9g, rank %d has %.9g", step,
-                               parameter->name, i, bad, (double)x[i], good, (double)y[i]);
+                return ls_fail(LS_ERR_DIVERGED, "replicas diverged: weights/%s, element %zu: rank %d has "
+                               "%.9g, rank %d has %.9g", parameter->name, i, bad, (double)x[i], good, (double)y[i]);
     }
-    return ls_fail(LS_ERR_DIVERGED, "step %" PRIu64 ": ranks %d and %d report different digests "
-                   "of equal weights: the memory or the digest itself changed meanwhile", step,
-                   bad, good);
+    return ls_fail(LS_ERR_DIVERGED, "ranks %d and %d report different digests of equal weights: the "
+                   "memory or the digest itself changed meanwhile", bad, good);
 }
 
 /* All ranks show their weights; rank 0 names the difference. Does not return LS_OK. */
-static ls_status find_divergence(ls_rank *k, const uint64_t *digest, uint64_t step)
+static ls_status find_divergence(ls_rank *k, const uint64_t *digest)
 {
     ls_run *run = k->run;
     float *copy = malloc((run->model.arena_floats + 1) * sizeof *copy);
@@ -272,11 +267,11 @@ static ls_status find_divergence(ls_rank *k, const uint64_t *digest, uint64_t st
     const int good = reference_rank(digest, run->world_size);
     int bad = 0;
     while (digest[bad] == digest[good]) bad++;
-    if (k->rank == 0) return name_difference(run, bad, good, step);
+    if (k->rank == 0) return name_difference(run, bad, good);
     return ls_barrier_wait(run->group, k->rank, "the report of diverged weights");
 }
 
-ls_status ls_weights_compare(ls_rank *k, uint64_t digest, bool want_stop, uint64_t step)
+ls_status ls_weights_compare(ls_rank *k, uint64_t digest, bool want_stop)
 {
     typedef struct {
         uint64_t digest, stop;
@@ -289,7 +284,7 @@ ls_status ls_weights_compare(ls_rank *k, uint64_t digest, bool want_stop, uint64
     for (int r = 0; r < k->run->world_size; r++) digests[r] = all[r].digest;
     k->stop = all[0].stop != 0;
     for (int r = 1; r < k->run->world_size; r++)
-        if (digests[r] != digests[0]) return find_divergence(k, digests, step);
+        if (digests[r] != digests[0]) return find_divergence(k, digests);
     return LS_OK;
 }
 
@@ -302,7 +297,7 @@ static ls_status agree(ls_rank *k)
     const bool want_stop = k->rank == 0 && observer->should_stop
                            && observer->should_stop(observer->context);
     double mark = ls_clock();
-    LS_TRY(ls_weights_compare(k, checked ? k->numbers.digest : 0, want_stop, step));
+    LS_TRY(ls_weights_compare(k, checked ? k->numbers.digest : 0, want_stop));
     k->line.exchange += lap(&mark);
     return LS_OK;
 }

@@ -21,6 +21,8 @@
 
 enum { EVALUATION_ROWS = 64, PIPELINE_DEPTH = 3 };
 
+static const double DRAIN_SECONDS = 1;
+
 /* -- what the run is --------------------------------------------------------------------------- */
 
 /* Read the checkpoint to continue, if any, into the configuration. *checkpoint stays NULL
@@ -451,7 +453,18 @@ static ls_status open_run(ls_run *run)
     return status;
 }
 
-/* A rank that answers no abort holds memory that cannot be freed: say why, and go. */
+/* After a failure, may memory be freed? Not while a device may still write into it. */
+static bool is_drained(const ls_run *run)
+{
+    for (int r = 0; r < run->world_size; r++) {
+        bool idle;
+        if (!ls_comm_drain(run->comm, r, DRAIN_SECONDS)) return false;
+        if (ls_stream_poll(&run->rank[r].replica.compute, &idle) != LS_OK || !idle) return false;
+    }
+    return true;
+}
+
+/* Something answers no abort and holds memory that cannot be freed: say why, and go. */
 static void leave_stuck(void)
 {
     fprintf(stderr, "lockstep: %s [%s]\n", ls_last_error(), ls_last_error_place());
@@ -467,7 +480,10 @@ ls_status ls_train(const ls_config *config, const ls_observer *observer, ls_trai
     run->observer = observer;
     run->result = result;
     ls_status status = open_run(run);
-    if (status == LS_OK) status = ls_group_run(run->group, ls_rank_run, run, leave_stuck);
+    if (status == LS_OK) {
+        status = ls_group_run(run->group, ls_rank_run, run, leave_stuck);
+        if (status != LS_OK && !is_drained(run)) leave_stuck();
+    }
     close_run(run);
     free(run);
     return status;
