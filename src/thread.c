@@ -289,9 +289,11 @@ ls_status ls_group_run(ls_group *group, ls_rank_fn *fn, void *arg, void (*on_stu
     group_wait_returned(group, started);
     const int stuck = group_join(group, started);
     const ls_status status = ls_group_is_aborted(group) ? group_report(group, stuck) : LS_OK;
-    if (stuck < 0) return status;
-    on_stuck();
-    abort(); /* it returned, and the stuck thread still uses what would now be freed */
+    if (stuck >= 0) {
+        on_stuck();
+        assert(!"on_stuck must not return: the stuck thread uses what its caller would free");
+    }
+    return status;
 }
 
 /* -- meeting --------------------------------------------------------------------------------- */
