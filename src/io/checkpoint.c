@@ -139,13 +139,13 @@ static ls_status read_header(ls_checkpoint *c, const char *path, size_t *begin)
                                       "%zu follow and %zu are the most: cut off, or no checkpoint",
                        path, length, rest, LS_HEADER_BYTES_MAX);
     }
+    const char *json = (const char *)c->file + LENGTH_BYTES;
+    LS_TRY(ls_header_parse(&c->header, path, json, (size_t)length));
     if ((LENGTH_BYTES + length) % DATA_ALIGNMENT != 0) {
         return ls_fail(LS_ERR_FORMAT, "%s: header: byte 0: a length of %" PRIu64 " bytes does not "
                                       "put the data on a multiple of %d", path, length,
                        DATA_ALIGNMENT);
     }
-    const char *json = (const char *)c->file + LENGTH_BYTES;
-    LS_TRY(ls_header_parse(&c->header, path, json, (size_t)length));
     const size_t data_bytes = rest - (size_t)length;
     if (data_bytes != c->header.data_bytes) {
         return ls_fail(LS_ERR_FORMAT, "%s: data: %zu bytes, but the tensors have %zu: %s", path,

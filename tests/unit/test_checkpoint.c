@@ -323,7 +323,8 @@ static void test_damage_is_named_by_its_section(void **state)
         size_t byte;
         const char *part;
     } damage[] = {
-        { 0, "header: byte 0" },
+        { 0, "header: damaged" },  /* the length, and with it what the CRC covers */
+        { 7, "header: byte 0" },   /* a length beyond the file */
         { 100, "header: damaged: its CRC-32C is" },
         { data - 1, "header: damaged" }, /* padding */
         { data, "tensor state/sums: damaged" },
@@ -357,6 +358,9 @@ static void test_what_is_no_checkpoint_is_refused(void **state)
 
 /* -- files made to harm ---------------------------------------------------------------------- */
 
+/* What the crafted header is padded to, with its length field. */
+static int crafted_alignment = 64;
+
 /* Write a checkpoint with the header
  * {"__metadata__":{"crc32c/header":"<right>"<metadata>}<crafted>}  and `data_bytes` zeros. */
 static void write_crafted(const char *metadata, const char *crafted, size_t data_bytes)
@@ -366,7 +370,7 @@ static void write_crafted(const char *metadata, const char *crafted, size_t data
     static const char mark[] = "\"crc32c/header\":\"";
     int count = snprintf(json, sizeof json, "{\"__metadata__\":{%s00000000\"%s}%s}", mark,
                          metadata, crafted);
-    while ((count + 8) % 64 != 0) json[count++] = ' ';
+    while ((count + 8) % crafted_alignment != 0) json[count++] = ' ';
     char digits[9];
     snprintf(digits, sizeof digits, "%08" PRIx32, ls_crc32c(0, json, (size_t)count));
     memcpy(strstr(json, mark) + strlen(mark), digits, 8);
@@ -396,6 +400,15 @@ static void test_crafted_headers_that_are_right_are_opened(void **state)
     ls_checkpoint *c = open_file();
     assert_int_equal(ls_checkpoint_tensor_count(c), 2);
     ls_checkpoint_close(c);
+}
+
+static void test_a_header_that_misaligns_the_data_is_refused(void **state)
+{
+    (void)state;
+    crafted_alignment = 60;
+    write_crafted(CRC8("a"), TENSOR("a", "F32", "[2]", "[0,8]"), 8);
+    crafted_alignment = 64;
+    assert_refused("header: byte 0");
 }
 
 static void test_crafted_headers_that_lie_are_refused(void **state)
@@ -484,8 +497,8 @@ static void test_a_foreign_safetensors_file_is_refused_as_such(void **state)
 {
     (void)state;
     static const char json[] = "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}";
-    unsigned char file[8 + 120 + 4] = { 120 };
-    memset(file + 8, ' ', 120);
+    unsigned char file[8 + 64 + 4] = { 64 }; /* it aligns to 8 bytes only */
+    memset(file + 8, ' ', 64);
     memcpy(file + 8, json, sizeof json - 1);
     write_file(file, sizeof file);
     assert_refused("not written by lockstep");
@@ -726,6 +739,7 @@ int main(void)
         TEST(test_damage_is_named_by_its_section),
         TEST(test_what_is_no_checkpoint_is_refused),
         TEST(test_crafted_headers_that_are_right_are_opened),
+        TEST(test_a_header_that_misaligns_the_data_is_refused),
         TEST(test_crafted_headers_that_lie_are_refused),
         TEST(test_a_name_longer_than_the_format_allows_is_refused),
         TEST(test_a_header_longer_than_the_file_or_the_limit_is_refused),
