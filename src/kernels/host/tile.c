@@ -139,5 +139,7 @@ static tile_fn *const wide[] = {LS_TILE_ROW_COUNTS(NAME_WIDE)};
 
 void LS_HOST(tile)(const ls_tile *tile)
 {
-    (tile->columns <= LS_LANES ? narrow : wide)[tile->rows - 1](tile);
+    const int i = tile->rows - 1;
+    if (tile->columns <= LS_LANES) narrow[i](tile);
+    else wide[i](tile);
 }
