@@ -38,7 +38,6 @@ SOURCES = {
     "cli": ("console data devices eval options predict report scratch_folder show signals train "
             "verify"),  # without main.c, which is not part of the library
 }
-HAS_MAIN = True
 # One micro-kernel source per op, compiled once per instruction set (src/kernels/host/host.h).
 HOST_KERNELS = ("activation arena batch_sum conv dropout gemm loss patch pool product table tile "
                 "weight_gradient whole")
@@ -59,15 +58,19 @@ EMBEDDED = [
 
 # -- tests: tests/support/<name>.c, tests/unit/<name>.c ----------------------------------------
 TEST_SUPPORT = ("data_folder faulty_device machines naive ranks reduction reference training")
-TESTS = ("test_activation test_batch_sum test_bucket test_checkpoint test_config test_conv "
-         "test_crc32c test_csv test_device test_dropout test_faults test_fold test_gemm test_json "
-         "test_kernels test_model test_nearest test_numerics test_pipeline test_pool test_resume "
+# check, check-asan, check-tsan
+TESTS = ("test_activation test_arena test_batch_sum test_bucket test_checkpoint test_cifar10 "
+         "test_cli test_config test_conv test_crc32c test_csv test_device test_dropout "
+         "test_faults test_fold test_gemm test_idx test_json test_kernels test_loss test_model "
+         "test_nearest test_npy test_numerics test_pipeline test_pool test_protocol test_resume "
          "test_ring test_run_folder test_sampler test_schedule test_semantics test_sha256 "
-         "test_status test_thread test_topology test_tree")  # check, check-asan, check-tsan
-TESTS_HOST = "test_golden test_lockstep"  # check only: whole trainings, too slow under a sanitizer
-TESTS_LONG = "long_all_reduce"  # check-long: exhaustive sweeps
+         "test_shard_sums test_status test_thread test_topology test_tree test_whole")
+# check only: whole trainings, too slow under a sanitizer
+TESTS_HOST = "test_golden test_lockstep"
+# check-long: exhaustive sweeps
+TESTS_LONG = "long_all_reduce"
 # These run the program itself, $LOCKSTEP.
-TESTS_OF_PROGRAM = ""
+TESTS_OF_PROGRAM = "test_cli"
 
 TOOLCHAIN_BEGIN = "# -- toolchain: all that may differ on your machine; edit by hand "
 TOOLCHAIN_END = "# -- end of toolchain "
@@ -92,9 +95,10 @@ isa_portable =
 isa_avx2     = -mavx2 -mfma
 isa_avx512   = -mavx512f -mavx512dq -mavx512vl -mavx512bw -mavx2 -mfma
 cflags_host  = -O3 -g $werror
-cflags_asan  = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all $
-    -fno-omit-frame-pointer -Werror
-cflags_tsan  = -O2 -g -fsanitize=thread -fno-omit-frame-pointer -Werror
+# Instrumented code confuses gcc's -Wmaybe-uninitialized; the host preset has it.
+cflags_sanitizer = -g -fno-omit-frame-pointer -Werror -Wno-maybe-uninitialized
+cflags_asan  = -O1 -fsanitize=address,undefined -fno-sanitize-recover=all $cflags_sanitizer
+cflags_tsan  = -O2 -fsanitize=thread $cflags_sanitizer
 ldflags_host =
 ldflags_asan = -fsanitize=address,undefined
 ldflags_tsan = -fsanitize=thread
@@ -148,9 +152,8 @@ def library(p, out):
             stem = f"{folder}/{name}" if folder else name
             out.append(edge(f"{obj}/{stem}.o", f"cc_{p}", [f"src/{stem}.c"]))
             objects.append(f"{obj}/{stem}.o")
-    if EMBEDDED:
-        out.append(edge(f"{obj}/embed.o", "as", ["src/embed.S"], EMBEDDED))
-        objects.append(f"{obj}/embed.o")
+    out.append(edge(f"{obj}/embed.o", "as", ["src/embed.S"], EMBEDDED))
+    objects.append(f"{obj}/embed.o")
     for isa in HOST_TABLES["x86_64"][1]:
         for name in HOST_KERNELS.split():
             out.append(edge(f"{obj}/kernels/host/{isa}/{name}.o", f"cc_{p}",
@@ -158,17 +161,15 @@ def library(p, out):
                             more=f"$isa_{isa} -DLS_ISA={isa} "
                                  f"-DLS_SIMD='\"kernels/host/simd_{isa}.h\"'"))
     for table, (cpu, isas) in HOST_TABLES.items():
-        if HOST_KERNELS:
-            cpu = f"{obj}/kernels/host/{cpu}"
-            out.append(edge(f"{cpu}.o", f"cc_{p}", [cpu.replace(obj, "src") + ".c"]))
-            host = [f"{obj}/kernels/host/{i}/{n}.o" for i in isas for n in HOST_KERNELS.split()]
-            out.append(edge(f"build/{p}/libhost_{table}.a", "ar", host + [f"{cpu}.o"]))
+        cpu = f"{obj}/kernels/host/{cpu}"
+        out.append(edge(f"{cpu}.o", f"cc_{p}", [cpu.replace(obj, "src") + ".c"]))
+        host = [f"{obj}/kernels/host/{i}/{n}.o" for i in isas for n in HOST_KERNELS.split()]
+        out.append(edge(f"build/{p}/libhost_{table}.a", "ar", host + [f"{cpu}.o"]))
     out.append(edge(f"build/{p}/liblockstep.a", "ar", objects))
 
 
 def archives(p):
-    host = [f"build/{p}/libhost_$host_table.a"] if HOST_KERNELS else []
-    return [f"build/{p}/liblockstep.a"] + host
+    return [f"build/{p}/liblockstep.a", f"build/{p}/libhost_$host_table.a"]
 
 
 def tests(p, names, out):
@@ -178,9 +179,8 @@ def tests(p, names, out):
         program, of_program = f"{folder}/{name}", name in TESTS_OF_PROGRAM.split()
         out.append(edge(f"{program}.o", f"cc_{p}", [f"tests/unit/{name}.c"],
                         more="-Itests $cmocka_cflags"))
-        support = [f"build/{p}/libsupport.a"] if TEST_SUPPORT else []
-        out.append(edge(program, f"link_{p}", [f"{program}.o"] + support + archives(p),
-                        libs="$cmocka_libs"))
+        out.append(edge(program, f"link_{p}", [f"{program}.o", f"build/{p}/libsupport.a"]
+                        + archives(p), libs="$cmocka_libs"))
         out.append(edge(f"{program}.ok", "run_test", [program],
                         [f"build/{p}/lockstep"] if of_program else [],
                         program=f"build/{p}/lockstep"))
@@ -194,8 +194,7 @@ def support(p, out):
         objects.append(f"build/{p}/tests/support/{name}.o")
         out.append(edge(objects[-1], f"cc_{p}", [f"tests/support/{name}.c"],
                         more="-Itests $cmocka_cflags"))
-    if objects:
-        out.append(edge(f"build/{p}/libsupport.a", "ar", objects))
+    out.append(edge(f"build/{p}/libsupport.a", "ar", objects))
 
 
 def body():
@@ -204,21 +203,19 @@ def body():
     for p in PRESETS:
         out.append(f"# -- {p} --")
         library(p, out)
-        if HAS_MAIN:
-            out.append(edge(f"build/{p}/obj/cli/main.o", f"cc_{p}", ["src/cli/main.c"]))
-            out.append(edge(f"build/{p}/lockstep", f"link_{p}",
-                            [f"build/{p}/obj/cli/main.o"] + archives(p)))
+        out.append(edge(f"build/{p}/obj/cli/main.o", f"cc_{p}", ["src/cli/main.c"]))
+        out.append(edge(f"build/{p}/lockstep", f"link_{p}",
+                        [f"build/{p}/obj/cli/main.o"] + archives(p)))
         support(p, out)
         stamps = tests(p, TESTS, out)
         if p == "host":
             stamps += tests(p, TESTS_HOST, out)
             out.append(edge("check-long", "phony", tests(p, TESTS_LONG, out)))
         out.append(edge("check" if p == "host" else f"check-{p}", "phony", stamps))
-    main = ["build/host/lockstep"] if HAS_MAIN else ["build/host/liblockstep.a"]
-    if HAS_MAIN:
-        out.append(edge("build/static/lockstep", "link_static",
-                        ["build/host/obj/cli/main.o"] + archives("host")))
-        out.append(edge("static", "phony", ["build/static/lockstep"]))
+    main = ["build/host/lockstep"]
+    out.append(edge("build/static/lockstep", "link_static",
+                    ["build/host/obj/cli/main.o"] + archives("host")))
+    out.append(edge("static", "phony", ["build/static/lockstep"]))
     out.append(edge("lint", "lint", [], archives("host")))
     out.append(edge("docs-check", "docs", [], main))
     out.append("default " + main[0] + "\n")
