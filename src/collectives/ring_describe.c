@@ -74,26 +74,31 @@ static void print_table(FILE *page, int world_size)
     }
 }
 
-/* One line per stop of `chunk`: what arrives, what is added, what leaves. */
+/* "r3 sends   ", in a column as wide as the largest rank's name. */
+static void print_actor(FILE *page, const char *when, int rank, const char *verb)
+{
+    fprintf(page, "  %-7s  r%d %-6s  %s", when, rank, verb, rank < 10 ? " " : "");
+}
+
+/* What arrives at each stop of `chunk`, what is added, what leaves. */
 static void print_journey(FILE *page, int world_size, int shard_count, const int *ring, int chunk)
 {
     fprintf(page, "\nchunk %d\n", chunk);
     for (int i = 0; i < world_size; i++) {
-        const int rank = (chunk + 1 + i) % world_size;
+        const int rank = ring[(chunk + 1 + i) % world_size];
+        char when[16] = "";
         ls_tree_stop stop;
         ls_tree_stop_exact(&stop, shard_count, world_size, ring, chunk, i);
-        if (i == 0) {
-            fprintf(page, "  start       r%d has        ", rank);
+        if (i > 0) {
+            snprintf(when, sizeof when, "step %2d", i - 1);
+            print_actor(page, when, ring[(chunk + i) % world_size], "sends");
+            print_nodes(page, stop.in, stop.in_count);
+            fputc('\n', page);
+            print_actor(page, "", rank, "brings");
             print_nodes(page, stop.own, stop.own_count);
             fputc('\n', page);
-            continue;
         }
-        fprintf(page, "  step %2d  r%d -> r%d sends      ", i - 1, ring[(chunk + i) % world_size],
-                rank);
-        print_nodes(page, stop.in, stop.in_count);
-        fprintf(page, "\n             r%d brings     ", rank);
-        print_nodes(page, stop.own, stop.own_count);
-        fprintf(page, "\n             r%d then has   ", rank);
+        print_actor(page, i > 0 ? "" : "start", rank, "has");
         for (int m = 0; m < stop.out_count; m++) {
             if (m > 0) fputs("  ", page);
             print_sum(page, &stop, m);

@@ -22,9 +22,11 @@
  * from its two children, which are pieces that are there, or are formed here in turn. At the last
  * stop the set is all shards and its only maximal node is the root.
  *
- * Price: pieces that leave, per stop, against one running sum: for V = 8 the bytes of the first
- * half are x 1.00 at N = 2, 1.50 at 3 and 1.25 at 4 over both halves; never more than 4 pieces at
- * V = 8 in a ring that visits ranks in order.
+ * Price: a hop of the first half carries several pieces where a running sum would be one. Bytes of
+ * both halves together against a plain ring's, V = 8:
+ *
+ *     N       2     3     4     5     6     7     8
+ *     bytes  x1   x1.50 x1.25 x1.47 x1.47 x1.52 x1.57        at most 4 pieces at a time
  *
  * The merge is a stack program for ls_merge (kernels.h): push a source, then add the two topmost
  * entries adds[] times. It is the walk of the node in post-order: a source is pushed; an inner node

@@ -72,8 +72,8 @@ typedef struct {
 ls_status reduction_rank_open(reduction *r, int rank, reduction_rank *mine);
 void reduction_rank_close(reduction *r, int rank, reduction_rank *mine);
 
-/* Fill the pieces, all-reduce, wait, check, and compare with r->want: VERIFY names the first element
- * that differs. */
+/* Fill the pieces, all-reduce, wait, check, and compare with r->want: VERIFY names the first
+ * element that differs. */
 ls_status reduction_rank_run(reduction *r, int rank, reduction_rank *mine);
 
 /* All of it on all ranks: one all-reduce of r->count. */
