@@ -93,16 +93,18 @@ static ls_status check_fold(const char *op, const ls_fold *fold, size_t piece_fl
                        fold->leaf_count, fold->piece_count, fold->slot_count);
     }
     for (int i = 0; i < fold->leaf_count; i++) {
-        bool ok = fold->sample[i] <= fold->sample[i + 1] && fold->store[i] < fold->slot_count &&
+        bool ok = fold->shard[i] >= 0 && fold->shard[i] < LS_SHARD_MAX &&
+                  fold->sample[i] <= fold->sample[i + 1] && fold->store[i] < fold->slot_count &&
                   fold->merge_count[i] <= LS_FOLD_MERGE_MAX;
         for (int m = 0; ok && m < fold->merge_count[i]; m++) {
             ok = fold->merge[i][m] < fold->slot_count;
         }
         if (!ok) {
             return ls_fail(LS_ERR_ARGUMENT,
-                           "%s: fold: leaf %d: samples [%zu, %zu), %d merges, slot %d of %d", op,
-                           i, fold->sample[i], fold->sample[i + 1], fold->merge_count[i],
-                           fold->store[i], fold->slot_count);
+                           "%s: fold: leaf %d: shard %d, samples [%zu, %zu), %d merges, slot %d of "
+                           "%d",
+                           op, i, fold->shard[i], fold->sample[i], fold->sample[i + 1],
+                           fold->merge_count[i], fold->store[i], fold->slot_count);
         }
     }
     if (fold->piece_count > 1 && piece_stride < piece_floats) {

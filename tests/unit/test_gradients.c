@@ -1,0 +1,448 @@
+/* SPDX-License-Identifier: MIT */
+/* test_gradients.c -- every gradient op against finite differences of its forward op.
+ *
+ * The forward op is written again in double; L = sum of dy * y is differenced at every input,
+ * (L(x + h) - L(x - h)) / 2h, which for ops that are linear in each input is exact but for
+ * rounding, and for the losses wrong by h^2 times a third derivative of at most a few. The op's
+ * float gradient must agree to what float chains of that length lose.
+ */
+#include <math.h>
+#include <stdio.h>
+
+#include "philox.h"
+#include "support/machines.h"
+#include "support/naive.h"
+#include "support/test.h"
+
+static machines all;
+
+static int open_machines(void **state)
+{
+    (void)state;
+    machines_open(&all);
+    return 0;
+}
+
+static int close_machines(void **state)
+{
+    (void)state;
+    machines_close(&all);
+    return 0;
+}
+
+/* y [outputs] of an op in double. */
+typedef void forward_fn(const void *op, const double *x, double *y);
+
+static double *doubles_of(const float *x, size_t count)
+{
+    double *out = malloc((count + 1) * sizeof *out);
+    for (size_t i = 0; i < count; i++) out[i] = (double)x[i];
+    return out;
+}
+
+/* Does dx [inputs] agree with the differences of sum dy * forward(x) to `tolerance`? */
+static void check_gradient(const char *what, const char *who, forward_fn *forward, const void *op,
+                           const float *x, size_t inputs, const float *dy, size_t outputs,
+                           const float *dx, double tolerance)
+{
+    const double h = 1e-4;
+    double *at = doubles_of(x, inputs), *y = malloc((outputs + 1) * sizeof *y);
+    for (size_t i = 0; i < inputs; i++) {
+        double difference = 0.0;
+        for (int side = 0; side < 2; side++) {
+            at[i] = (double)x[i] + (side ? h : -h);
+            forward(op, at, y);
+            for (size_t o = 0; o < outputs; o++) {
+                difference += (side ? 1.0 : -1.0) * (double)dy[o] * y[o];
+            }
+        }
+        at[i] = (double)x[i];
+        if (!naive_near(what, difference / (2 * h), (double)dx[i], tolerance)) {
+            fail_msg("%s: %s: input %zu of %zu", what, who, i, inputs);
+        }
+    }
+    free(at);
+    free(y);
+}
+
+/* Does the op's own y agree with the forward op in double? */
+static void check_forward(const char *what, forward_fn *forward, const void *op, const float *x,
+                          size_t inputs, const float *y, size_t outputs, double tolerance)
+{
+    double *at = doubles_of(x, inputs), *want = malloc((outputs + 1) * sizeof *want);
+    forward(op, at, want);
+    for (size_t o = 0; o < outputs; o++) {
+        assert_true(naive_near(what, want[o], (double)y[o], tolerance));
+    }
+    free(at);
+    free(want);
+}
+
+/* The reference and the fastest. */
+static machine *machine_at(int i) { return &all.machine[i == 0 ? 0 : all.count - 1]; }
+
+/* -- convolution, and the dense layer as its 1 x 1 case ---------------------------------------- */
+
+/* Either x or w is what varies; the other is fixed. */
+typedef struct {
+    ls_conv_shape shape;
+    const double *x, *w, *bias; /* the one that varies is NULL */
+} conv_op;
+
+static size_t conv_inputs(const ls_conv_shape *s)
+{
+    return s->samples * s->height * s->width * s->channels;
+}
+
+static size_t conv_weights(const ls_conv_shape *s)
+{
+    return s->filters * s->kernel_height * s->kernel_width * s->channels;
+}
+
+static size_t conv_outputs(const ls_conv_shape *s)
+{
+    return s->samples * s->out_height * s->out_width * s->filters;
+}
+
+static double conv_one(const conv_op *op, const double *x, const double *w, size_t o)
+{
+    const ls_conv_shape *s = &op->shape;
+    const size_t f = o % s->filters, ow = o / s->filters % s->out_width;
+    const size_t oh = o / s->filters / s->out_width % s->out_height;
+    const size_t n = o / s->filters / s->out_width / s->out_height;
+    double sum = 0.0;
+    for (size_t t = 0; t < s->kernel_height * s->kernel_width; t++) {
+        const long h = (long)(oh * s->stride_height + t / s->kernel_width) - (long)s->pad_top;
+        const long v = (long)(ow * s->stride_width + t % s->kernel_width) - (long)s->pad_left;
+        if (h < 0 || v < 0 || h >= (long)s->height || v >= (long)s->width) continue;
+        for (size_t c = 0; c < s->channels; c++) {
+            sum += x[((n * s->height + (size_t)h) * s->width + (size_t)v) * s->channels + c] *
+                   w[(f * s->kernel_height * s->kernel_width + t) * s->channels + c];
+        }
+    }
+    return sum;
+}
+
+static void conv_forward(const void *op_, const double *varied, double *y)
+{
+    const conv_op *op = op_;
+    const double *x = op->x ? op->x : varied, *w = op->w ? op->w : varied;
+    for (size_t o = 0; o < conv_outputs(&op->shape); o++) {
+        y[o] = conv_one(op, x, w, o) + (op->bias ? op->bias[o % op->shape.filters] : 0.0);
+    }
+}
+
+static void bias_forward(const void *op_, const double *bias, double *y)
+{
+    const conv_op *op = op_;
+    for (size_t o = 0; o < conv_outputs(&op->shape); o++) y[o] = bias[o % op->shape.filters];
+}
+
+static void check_conv_on(machine *m, const ls_conv_shape *s, const float *x, const float *w,
+                          const float *bias, const float *dy)
+{
+    const size_t inputs = conv_inputs(s), weights = conv_weights(s), outputs = conv_outputs(s);
+    const ls_fold fold = { .leaf_count = 2, .piece_count = 1, .slot_count = 2, .shard = { 0, 1 },
+                           .sample = { 0, s->samples / 2, s->samples },
+                           .merge_count = { 0, 1 }, .merge = { { 0 }, { 1 } },
+                           .store = { 1, 0 } };
+    float *y = malloc(outputs * sizeof *y), *dx = malloc(inputs * sizeof *dx);
+    float *dw = malloc(weights * sizeof *dw), *db = malloc(s->filters * sizeof *db);
+    double *x64 = doubles_of(x, inputs), *w64 = doubles_of(w, weights);
+    double *bias64 = doubles_of(bias, s->filters);
+    assert_int_equal(ls_conv_forward(&m->stream, &(ls_conv_forward_args){ *s, false, x, w, bias,
+                                                                          y }),
+                     LS_OK);
+    assert_int_equal(
+        ls_conv_input_gradient(&m->stream, &(ls_conv_input_gradient_args){ *s, dy, w, dx }),
+        LS_OK);
+    assert_int_equal(ls_conv_weight_gradient(&m->stream,
+                                             &(ls_conv_weight_gradient_args){ *s, &fold, x, dy,
+                                                                              dw, weights }),
+                     LS_OK);
+    assert_int_equal(ls_batch_sum(&m->stream,
+                                  &(ls_batch_sum_args){ s->out_height, s->out_width, s->filters,
+                                                        &fold, dy, db, s->filters }),
+                     LS_OK);
+    const conv_op of_x = { *s, NULL, w64, bias64 }, of_w = { *s, x64, NULL, bias64 };
+    check_forward("conv", conv_forward, &of_x, x, inputs, y, outputs, 2e-5);
+    check_gradient("conv dx", m->name, conv_forward, &of_x, x, inputs, dy, outputs, dx, 2e-5);
+    check_gradient("conv dw", m->name, conv_forward, &of_w, w, weights, dy, outputs, dw, 5e-5);
+    check_gradient("conv db", m->name, bias_forward, &of_x, bias, s->filters, dy, outputs, db,
+                   5e-5);
+    free(y);
+    free(dx);
+    free(dw);
+    free(db);
+    free(x64);
+    free(w64);
+    free(bias64);
+}
+
+static void check_conv(const ls_conv_shape *s, uint64_t seed)
+{
+    naive_random random = { seed };
+    float *x = naive_values(&random, conv_inputs(s), 0);
+    float *w = naive_values(&random, conv_weights(s), 0);
+    float *bias = naive_values(&random, s->filters, 0);
+    float *dy = naive_values(&random, conv_outputs(s), 0);
+    for (int i = 0; i < 2; i++) check_conv_on(machine_at(i), s, x, w, bias, dy);
+    free(x);
+    free(w);
+    free(bias);
+    free(dy);
+}
+
+static void test_convolutions_have_the_gradients_of_their_differences(void **state)
+{
+    (void)state;
+    check_conv(&(ls_conv_shape){ 3, 5, 6, 2, 3, 3, 3, 1, 1, 0, 0, 3, 4 }, 1); /* valid */
+    check_conv(&(ls_conv_shape){ 3, 5, 6, 2, 3, 3, 3, 1, 1, 1, 1, 5, 6 }, 2); /* same */
+    check_conv(&(ls_conv_shape){ 2, 7, 6, 3, 2, 3, 2, 2, 3, 1, 0, 4, 2 }, 3); /* strides */
+    check_conv(&(ls_conv_shape){ 2, 6, 5, 2, 4, 1, 1, 2, 2, 0, 0, 3, 3 }, 4); /* 1 x 1 */
+    check_conv(&(ls_conv_shape){ 2, 4, 4, 1, 1, 4, 4, 1, 1, 0, 0, 1, 1 }, 5); /* whole image */
+}
+
+static void test_a_dense_layer_is_the_one_by_one_convolution(void **state)
+{
+    (void)state;
+    check_conv(&(ls_conv_shape){ 5, 1, 1, 17, 9, 1, 1, 1, 1, 0, 0, 1, 1 }, 6);
+}
+
+/* -- matrix product ---------------------------------------------------------------------------- */
+
+/* y[M,N] = x[M,K] w[N,K]^T: a dense layer as the trainer calls it. */
+typedef struct {
+    size_t M, N, K;
+    const double *w;
+} dense_op;
+
+static void dense_forward(const void *op_, const double *x, double *y)
+{
+    const dense_op *op = op_;
+    for (size_t i = 0; i < op->M * op->N; i++) {
+        y[i] = 0.0;
+        for (size_t k = 0; k < op->K; k++) {
+            y[i] += x[i / op->N * op->K + k] * op->w[i % op->N * op->K + k];
+        }
+    }
+}
+
+static void test_a_dense_layers_input_gradient_is_a_product(void **state)
+{
+    (void)state;
+    enum { M = 7, N = 10, K = 33 };
+    naive_random random = { 7 };
+    float *x = naive_values(&random, M * K, 0), *w = naive_values(&random, N * K, 0);
+    float *dy = naive_values(&random, M * N, 0), y[M * N], dx[M * K];
+    double *w64 = doubles_of(w, N * K);
+    const dense_op op = { M, N, K, w64 };
+    for (int i = 0; i < 2; i++) {
+        machine *m = machine_at(i);
+        const ls_gemm_args forward = { .M = M, .N = N, .K = K, .transpose_b = true, .A = x,
+                                       .B = w, .C = y };
+        const ls_gemm_args backward = { .M = M, .N = K, .K = N, .A = dy, .B = w, .C = dx };
+        assert_int_equal(ls_gemm(&m->stream, &forward), LS_OK);
+        assert_int_equal(ls_gemm(&m->stream, &backward), LS_OK);
+        check_forward("dense", dense_forward, &op, x, M * K, y, M * N, 2e-5);
+        check_gradient("dense dx", m->name, dense_forward, &op, x, M * K, dy, M * N, dx, 2e-5);
+    }
+    free(x);
+    free(w);
+    free(dy);
+    free(w64);
+}
+
+/* -- pooling, relu, dropout -------------------------------------------------------------------- */
+
+static void pool_forward(const void *op, const double *x, double *y)
+{
+    const ls_pool_shape *s = op;
+    for (size_t o = 0; o < s->samples * s->out_height * s->out_width * s->channels; o++) {
+        const size_t c = o % s->channels, ow = o / s->channels % s->out_width;
+        const size_t oh = o / s->channels / s->out_width % s->out_height;
+        const size_t n = o / s->channels / s->out_width / s->out_height;
+        y[o] = -INFINITY;
+        for (size_t h = 0; h < s->height; h++) {
+            for (size_t w = 0; w < s->width; w++) {
+                const size_t i = h + s->pad_top - oh * s->stride_height;
+                const size_t j = w + s->pad_left - ow * s->stride_width;
+                if (i >= s->window_height || j >= s->window_width) continue;
+                y[o] = fmax(y[o], x[((n * s->height + h) * s->width + w) * s->channels + c]);
+            }
+        }
+    }
+}
+
+/* Values 0.01 apart in random order: no two so near that a step of h makes another the largest. */
+static float *apart(naive_random *random, size_t count)
+{
+    float *x = malloc(count * sizeof *x);
+    for (size_t i = 0; i < count; i++) {
+        const size_t j = naive_below(random, i + 1);
+        x[i] = x[j];
+        x[j] = (float)i * 0.01f - 0.005f * (float)count;
+    }
+    return x;
+}
+
+static void check_pool(const ls_pool_shape *s, uint64_t seed)
+{
+    naive_random random = { seed };
+    const size_t inputs = s->samples * s->height * s->width * s->channels;
+    const size_t outputs = s->samples * s->out_height * s->out_width * s->channels;
+    float *x = apart(&random, inputs), *dy = naive_values(&random, outputs, 0);
+    float *y = malloc(outputs * sizeof *y), *dx = malloc(inputs * sizeof *dx);
+    uint8_t *place = malloc(outputs);
+    for (int i = 0; i < 2; i++) {
+        machine *m = machine_at(i);
+        assert_int_equal(ls_max_pool(&m->stream, &(ls_max_pool_args){ *s, x, y, place }), LS_OK);
+        assert_int_equal(ls_max_pool_gradient(
+                             &m->stream, &(ls_max_pool_gradient_args){ *s, dy, place, dx }),
+                         LS_OK);
+        check_forward("max_pool", pool_forward, s, x, inputs, y, outputs, 0.0);
+        check_gradient("max_pool", m->name, pool_forward, s, x, inputs, dy, outputs, dx, 1e-5);
+    }
+    free(x);
+    free(dy);
+    free(y);
+    free(dx);
+    free(place);
+}
+
+static void test_max_pooling_has_the_gradient_of_its_differences(void **state)
+{
+    (void)state;
+    check_pool(&(ls_pool_shape){ 2, 6, 4, 5, 2, 2, 2, 2, 0, 0, 3, 2 }, 1);
+    check_pool(&(ls_pool_shape){ 2, 7, 6, 3, 3, 3, 2, 2, 1, 1, 4, 3 }, 2);
+    check_pool(&(ls_pool_shape){ 2, 5, 5, 2, 3, 2, 1, 1, 0, 0, 3, 4 }, 3);
+}
+
+static void relu_forward(const void *count, const double *x, double *y)
+{
+    for (size_t i = 0; i < *(const size_t *)count; i++) y[i] = fmax(x[i], 0.0);
+}
+
+static void test_relu_has_the_gradient_of_its_differences(void **state)
+{
+    (void)state;
+    const size_t count = 300;
+    naive_random random = { 8 };
+    float *x = apart(&random, count), *dy = naive_values(&random, count, 0), y[300], dx[300];
+    for (int i = 0; i < 2; i++) {
+        machine *m = machine_at(i);
+        for (size_t k = 0; k < count; k++) x[k] += x[k] == 0.0f ? 0.001f : 0.0f; /* off the kink */
+        assert_int_equal(ls_relu(&m->stream, &(ls_relu_args){ count, x, y }), LS_OK);
+        assert_int_equal(ls_relu_gradient(&m->stream, &(ls_relu_gradient_args){ count, y, dy, dx }),
+                         LS_OK);
+        check_forward("relu", relu_forward, &count, x, count, y, count, 0.0);
+        check_gradient("relu", m->name, relu_forward, &count, x, count, dy, count, dx, 1e-6);
+    }
+    free(x);
+    free(dy);
+}
+
+static void dropout_forward(const void *op, const double *x, double *y)
+{
+    const ls_dropout_args *a = op;
+    for (size_t i = 0; i < a->samples * a->elements; i++) {
+        uint32_t word[4];
+        ls_random_words(a->seed, LS_RANDOM_DROPOUT, a->layer, a->epoch, a->index[i / a->elements],
+                        (uint32_t)(i % a->elements / 4), word);
+        y[i] = word[i % a->elements % 4] >= a->threshold ? x[i] * (double)a->scale : 0.0;
+    }
+}
+
+static void test_dropout_of_the_gradient_is_the_gradient_of_dropout(void **state)
+{
+    (void)state;
+    const uint32_t index[3] = { 900, 17, 4 };
+    naive_random random = { 9 };
+    float *x = naive_values(&random, 90, 0), *dy = naive_values(&random, 90, 0), y[90], dx[90];
+    for (int i = 0; i < 2; i++) {
+        machine *m = machine_at(i);
+        ls_dropout_args args = { .samples = 3, .elements = 30, .index = index, .seed = 5,
+                                 .epoch = 2, .layer = 4, .threshold = 1u << 31, .scale = 2.0f,
+                                 .x = x, .y = y };
+        assert_int_equal(ls_dropout(&m->stream, &args), LS_OK);
+        check_forward("dropout", dropout_forward, &args, x, 90, y, 90, 0.0);
+        args.x = dy;
+        args.y = dx;
+        assert_int_equal(ls_dropout(&m->stream, &args), LS_OK);
+        check_gradient("dropout", m->name, dropout_forward, &args, x, 90, dy, 90, dx, 1e-6);
+    }
+    free(x);
+    free(dy);
+}
+
+/* -- losses ------------------------------------------------------------------------------------ */
+
+/* Loss per sample; its dy is the sample's weight. */
+typedef struct {
+    size_t samples, width;
+    const int32_t *label;
+    const double *target;
+} loss_op;
+
+static void softmax_forward(const void *op_, const double *x, double *y)
+{
+    const loss_op *op = op_;
+    for (size_t n = 0; n < op->samples; n++) {
+        const double *row = x + n * op->width;
+        double sum = 0.0;
+        for (size_t i = 0; i < op->width; i++) sum += exp(row[i]);
+        y[n] = log(sum) - row[op->label[n]];
+    }
+}
+
+static void squared_forward(const void *op_, const double *x, double *y)
+{
+    const loss_op *op = op_;
+    for (size_t n = 0; n < op->samples; n++) {
+        y[n] = 0.0;
+        for (size_t i = n * op->width; i < (n + 1) * op->width; i++) {
+            y[n] += (x[i] - op->target[i]) * (x[i] - op->target[i]) / (double)op->width;
+        }
+    }
+}
+
+static void test_losses_have_the_gradients_of_their_differences(void **state)
+{
+    (void)state;
+    enum { N = 6, C = 11 };
+    naive_random random = { 10 };
+    float *x = naive_values(&random, N * C, 0), *target = naive_values(&random, N * C, 0);
+    float *weight = naive_values(&random, N, 0), loss[N], dx[N * C];
+    double *target64 = doubles_of(target, N * C);
+    const int32_t label[N] = { 0, 10, 3, 3, 7, 1 };
+    const loss_op op = { N, C, label, target64 };
+    for (int i = 0; i < 2; i++) {
+        machine *m = machine_at(i);
+        const ls_softmax_loss_args softmax = { N, C, x, label, weight, loss, NULL, dx, NULL };
+        assert_int_equal(ls_softmax_loss(&m->stream, &softmax), LS_OK);
+        check_forward("softmax", softmax_forward, &op, x, N * C, loss, N, 1e-6);
+        check_gradient("softmax", m->name, softmax_forward, &op, x, N * C, weight, N, dx, 1e-6);
+        const ls_squared_loss_args squared = { N, C, x, target, weight, loss, NULL, dx };
+        assert_int_equal(ls_squared_loss(&m->stream, &squared), LS_OK);
+        check_forward("squared", squared_forward, &op, x, N * C, loss, N, 1e-6);
+        check_gradient("squared", m->name, squared_forward, &op, x, N * C, weight, N, dx, 1e-6);
+    }
+    free(x);
+    free(target);
+    free(weight);
+    free(target64);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_convolutions_have_the_gradients_of_their_differences),
+        cmocka_unit_test(test_a_dense_layer_is_the_one_by_one_convolution),
+        cmocka_unit_test(test_a_dense_layers_input_gradient_is_a_product),
+        cmocka_unit_test(test_max_pooling_has_the_gradient_of_its_differences),
+        cmocka_unit_test(test_relu_has_the_gradient_of_its_differences),
+        cmocka_unit_test(test_dropout_of_the_gradient_is_the_gradient_of_dropout),
+        cmocka_unit_test(test_losses_have_the_gradients_of_their_differences),
+    };
+    return cmocka_run_group_tests(tests, open_machines, close_machines);
+}

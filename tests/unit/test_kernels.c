@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: MIT */
+/* test_kernels.c -- the tables are complete, and ls_<op> refuses what no implementation can do. */
+#define _POSIX_C_SOURCE 200809L
+
+#include "kernels/kernels.h"
+
+#include <stdio.h>
+
+#include "kernels/host/host.h"
+#include "support/machines.h"
+#include "support/test.h"
+
+static ls_device *device;
+static ls_stream stream;
+static atomic_ulong progress;
+
+static int open_device(void **state)
+{
+    (void)state;
+    assert_int_equal(ls_device_open_host(0, 1, false, &progress, &device), LS_OK);
+    assert_int_equal(ls_kernels_bind(device), LS_OK);
+    assert_int_equal(ls_stream_init(&stream, device), LS_OK);
+    return 0;
+}
+
+static int close_device(void **state)
+{
+    (void)state;
+    ls_stream_free(&stream);
+    ls_device_close(device);
+    return 0;
+}
+
+/* The call fails with ARGUMENT and a text that holds `part`. */
+#define assert_refused(call, part)                                                                \
+    do {                                                                                          \
+        assert_int_equal((call), LS_ERR_ARGUMENT);                                                \
+        if (strstr(ls_last_error(), (part)) == NULL) {                                            \
+            fail_msg("\"%s\" does not say \"%s\"", ls_last_error(), (part));                      \
+        }                                                                                         \
+    } while (0)
+
+static void test_no_slot_of_any_table_is_empty(void **state)
+{
+    (void)state;
+    machines all;
+    machines_open(&all);
+    for (int i = 0; i < all.count; i++) {
+        const ls_kernels *k = all.machine[i].device->kernels;
+#define ASSERT_SLOT(op) assert_true(k->op != NULL);
+        LS_KERNELS(ASSERT_SLOT)
+#undef ASSERT_SLOT
+    }
+    machines_close(&all);
+}
+
+static void test_fast_tables_share_nothing_but_shard_sums_with_the_reference(void **state)
+{
+    (void)state;
+    machines all;
+    machines_open(&all);
+    for (int i = 1; i < all.count; i++) {
+        const ls_kernels *k = all.machine[i].device->kernels;
+        int shared = 0;
+#define COUNT_SHARED(op) shared += k->op == ls_kernels_reference.op;
+        LS_KERNELS(COUNT_SHARED)
+#undef COUNT_SHARED
+        assert_int_equal(shared, 1);
+        assert_true(k->shard_sums == ls_kernels_reference.shard_sums);
+    }
+    machines_close(&all);
+}
+
+static void test_an_unknown_instruction_set_is_refused_by_name(void **state)
+{
+    (void)state;
+    ls_device *other = NULL;
+    assert_int_equal(ls_device_open_host(1, 1, false, NULL, &other), LS_OK);
+    assert_int_equal(setenv("LOCKSTEP_ISA", "sse9", 1), 0);
+    assert_refused(ls_kernels_bind(other), "sse9");
+    assert_null(other->kernels);
+    assert_int_equal(setenv("LOCKSTEP_ISA", "reference", 1), 0);
+    assert_int_equal(ls_kernels_bind(other), LS_OK);
+    assert_true(other->kernels == &ls_kernels_reference);
+    assert_int_equal(unsetenv("LOCKSTEP_ISA"), 0);
+    ls_device_close(other);
+}
+
+static void test_an_accepted_op_is_progress_and_a_refused_one_is_not(void **state)
+{
+    (void)state;
+    const float x[2] = { 1.0f, 2.0f };
+    uint64_t out = 0;
+    const unsigned long before = atomic_load(&progress);
+    assert_refused(ls_digest(&stream, &(ls_digest_args){ 2, NULL, &out }), "digest: x is NULL");
+    assert_int_equal(atomic_load(&progress), before);
+    assert_int_equal(ls_digest(&stream, &(ls_digest_args){ 2, x, &out }), LS_OK);
+    assert_int_equal(atomic_load(&progress), before + 1);
+}
+
+static void test_nothing_to_do_needs_no_memory(void **state)
+{
+    (void)state;
+    uint64_t out = 1;
+    const ls_arena_table none = { 0, NULL, NULL };
+    const ls_fold empty = { .piece_count = 1, .slot_count = 1 };
+    const ls_conv_shape conv = { 0, 4, 4, 1, 1, 3, 3, 1, 1, 0, 0, 2, 2 };
+    const ls_pool_shape pool = { 0, 4, 4, 1, 2, 2, 2, 2, 0, 0, 2, 2 };
+    assert_int_equal(ls_gemm(&stream, &(ls_gemm_args){ .M = 0, .N = 3, .K = 2 }), LS_OK);
+    assert_int_equal(ls_conv_forward(&stream, &(ls_conv_forward_args){ .shape = conv }), LS_OK);
+    assert_int_equal(
+        ls_conv_input_gradient(&stream, &(ls_conv_input_gradient_args){ .shape = conv }), LS_OK);
+    assert_int_equal(
+        ls_conv_weight_gradient(
+            &stream, &(ls_conv_weight_gradient_args){ .shape = conv, .fold = &empty }),
+        LS_OK);
+    assert_int_equal(ls_batch_sum(&stream, &(ls_batch_sum_args){ 1, 1, 1, &empty, NULL, NULL, 1 }),
+                     LS_OK);
+    assert_int_equal(ls_max_pool(&stream, &(ls_max_pool_args){ .shape = pool }), LS_OK);
+    assert_int_equal(
+        ls_max_pool_gradient(&stream, &(ls_max_pool_gradient_args){ .shape = pool }), LS_OK);
+    assert_int_equal(ls_relu(&stream, &(ls_relu_args){ 0, NULL, NULL }), LS_OK);
+    assert_int_equal(ls_relu_gradient(&stream, &(ls_relu_gradient_args){ 0 }), LS_OK);
+    assert_int_equal(ls_dropout(&stream, &(ls_dropout_args){ .samples = 0, .elements = 5 }),
+                     LS_OK);
+    assert_int_equal(ls_dropout(&stream, &(ls_dropout_args){ .samples = 5, .elements = 0 }),
+                     LS_OK);
+    assert_int_equal(ls_softmax_loss(&stream, &(ls_softmax_loss_args){ .classes = 3 }), LS_OK);
+    assert_int_equal(ls_squared_loss(&stream, &(ls_squared_loss_args){ .outputs = 3 }), LS_OK);
+    assert_int_equal(ls_shard_sums(&stream, &(ls_shard_sums_args){ .fold = &empty }), LS_OK);
+    assert_int_equal(
+        ls_gradient_finish(&stream, &(ls_gradient_finish_args){ .tensors = &none }), LS_OK);
+    assert_int_equal(ls_weight_sums(&stream, &(ls_weight_sums_args){ .tensors = &none }), LS_OK);
+    assert_int_equal(ls_update(&stream, &(ls_update_args){ .tensors = &none, .digest = &out }),
+                     LS_OK);
+    assert_true(out == 0);
+    assert_int_equal(ls_nonfinite(&stream, &(ls_nonfinite_args){ 0, NULL, &out }), LS_OK);
+    assert_true(out == LS_ALL_FINITE);
+    assert_int_equal(ls_digest(&stream, &(ls_digest_args){ 0, NULL, &out }), LS_OK);
+    assert_true(out == 0);
+    assert_int_equal(ls_merge(&stream, &(ls_merge_args){ .source_count = 1, .out_count = 1 }),
+                     LS_OK);
+}
+
+static void test_products_refuse_what_does_not_fit(void **state)
+{
+    (void)state;
+    float x[64] = { 0 };
+    assert_refused(ls_gemm(&stream, &(ls_gemm_args){ .M = 2, .N = 2, .K = 2, .A = x, .C = x }),
+                   "gemm: B is NULL");
+    assert_refused(ls_gemm(&stream, &(ls_gemm_args){ .M = 1, .N = 1, .K = 1, .A = x, .B = x,
+                                                     .C = x + 2, .accumulate = true,
+                                                     .bias = x }),
+                   "accumulate");
+    ls_conv_shape shape = { 1, 4, 5, 1, 1, 3, 3, 1, 1, 0, 0, 2, 3 };
+    assert_refused(ls_conv_forward(&stream, &(ls_conv_forward_args){ .shape = shape, .w = x,
+                                                                     .y = x }),
+                   "conv_forward: x is NULL");
+    shape.out_height = 5;
+    assert_refused(ls_conv_forward(&stream, &(ls_conv_forward_args){ .shape = shape, .x = x,
+                                                                     .w = x, .y = x }),
+                   "height: 5 places of a window of 3, stride 1, padding 0, do not fit an extent "
+                   "of 4");
+    shape.out_height = 2;
+    shape.pad_left = 3;
+    assert_refused(ls_conv_input_gradient(
+                       &stream, &(ls_conv_input_gradient_args){ .shape = shape, .dy = x, .w = x,
+                                                                .dx = x }),
+                   "width: 3 places");
+    shape.pad_left = 0;
+    shape.stride_width = 0;
+    assert_refused(ls_conv_forward(&stream, &(ls_conv_forward_args){ .shape = shape, .x = x,
+                                                                     .w = x, .y = x }),
+                   "stride 0");
+    shape.stride_width = 1;
+    shape.filters = 0;
+    assert_refused(ls_conv_forward(&stream, &(ls_conv_forward_args){ .shape = shape, .x = x,
+                                                                     .w = x, .y = x }),
+                   "0 filters");
+    shape.filters = 1;
+    ls_fold fold = { .leaf_count = 1, .piece_count = 1, .slot_count = 1, .sample = { 0, 2 } };
+    assert_refused(ls_conv_weight_gradient(
+                       &stream, &(ls_conv_weight_gradient_args){ .shape = shape, .fold = &fold,
+                                                                 .x = x, .dy = x, .dw = x }),
+                   "1 samples, the fold has 2");
+}
+
+static void test_folds_that_lead_nowhere_are_refused(void **state)
+{
+    (void)state;
+    float x[8] = { 0 }, out[8];
+    ls_fold fold = { .leaf_count = 1, .piece_count = 2, .slot_count = 2, .sample = { 0, 2 } };
+    ls_batch_sum_args args = { 1, 1, 4, NULL, x, out, 4 };
+    assert_refused(ls_batch_sum(&stream, &args), "fold is NULL");
+    args.fold = &fold;
+    assert_int_equal(ls_batch_sum(&stream, &args), LS_OK);
+    args.piece_stride = 3;
+    assert_refused(ls_batch_sum(&stream, &args), "pieces of 4 floats lie 3 apart");
+    args.piece_stride = 4;
+    fold.store[0] = 2;
+    assert_refused(ls_batch_sum(&stream, &args), "slot 2 of 2");
+    fold.store[0] = 0;
+    fold.sample[0] = 3;
+    assert_refused(ls_batch_sum(&stream, &args), "samples [3, 2)");
+    fold.sample[0] = 0;
+    fold.leaf_count = LS_SHARD_MAX + 1;
+    assert_refused(ls_batch_sum(&stream, &args), "65 leaves");
+    fold.leaf_count = 1;
+    fold.merge_count[0] = 1;
+    fold.merge[0][0] = 9;
+    assert_refused(ls_batch_sum(&stream, &args), "leaf 0");
+    fold.merge_count[0] = 0;
+    args.width = 0;
+    assert_refused(ls_batch_sum(&stream, &args), "1 x 0 x 4");
+}
+
+static void test_pooling_refuses_windows_without_an_element(void **state)
+{
+    (void)state;
+    float x[16] = { 0 };
+    uint8_t place[16];
+    ls_pool_shape shape = { 1, 4, 4, 1, 2, 2, 2, 2, 0, 0, 2, 2 };
+    ls_max_pool_args args = { shape, x, x, place };
+    args.shape.pad_top = 2;
+    assert_refused(ls_max_pool(&stream, &args), "padding 2");
+    args.shape = shape;
+    args.shape.out_width = 3;
+    assert_refused(ls_max_pool(&stream, &args), "width: 3 places");
+    args.shape = shape;
+    args.shape.window_height = 16;
+    args.shape.window_width = 17;
+    assert_refused(ls_max_pool(&stream, &args), "16 x 17");
+    args.shape = shape;
+    args.place = NULL;
+    assert_refused(ls_max_pool(&stream, &args), "place is NULL");
+    assert_refused(ls_max_pool_gradient(&stream, &(ls_max_pool_gradient_args){ shape, x, place,
+                                                                               NULL }),
+                   "dx is NULL");
+}
+
+static void test_buffers_are_the_same_or_apart(void **state)
+{
+    (void)state;
+    float x[8] = { 1, 2, 3, 4, 5, 6, 7, 8 };
+    const uint32_t index[2] = { 0, 1 };
+    assert_int_equal(ls_relu(&stream, &(ls_relu_args){ 4, x, x }), LS_OK);
+    assert_int_equal(ls_relu(&stream, &(ls_relu_args){ 4, x, x + 4 }), LS_OK);
+    assert_refused(ls_relu(&stream, &(ls_relu_args){ 4, x, x + 1 }), "overlap by 12 bytes");
+    assert_refused(ls_relu_gradient(&stream, &(ls_relu_gradient_args){ 4, x, x + 2, x }),
+                   "overlap by 8 bytes");
+    assert_refused(ls_dropout(&stream, &(ls_dropout_args){ .samples = 2, .elements = 3,
+                                                           .index = index, .x = x + 2, .y = x }),
+                   "overlap by 16 bytes");
+    assert_refused(ls_merge(&stream, &(ls_merge_args){ .count = 4, .source_count = 1,
+                                                       .source = { x }, .out_count = 1,
+                                                       .out = { x + 3 } }),
+                   "overlap by 4 bytes");
+}
+
+static void test_merge_programs_end_with_one_sum(void **state)
+{
+    (void)state;
+    float a[1] = { 1 }, b[1] = { 2 }, out[1];
+    ls_merge_args args = { .count = 1, .source_count = 2, .source = { a, b }, .adds = { 0, 1 },
+                           .out_count = 1, .out = { out } };
+    assert_int_equal(ls_merge(&stream, &args), LS_OK);
+    assert_true(out[0] == 3.0f);
+    args.adds[1] = 0;
+    assert_refused(ls_merge(&stream, &args), "2 sources end as 2 sums");
+    args.adds[1] = 2;
+    assert_refused(ls_merge(&stream, &args), "leave nothing to add");
+    args.adds[0] = 1;
+    assert_refused(ls_merge(&stream, &args), "after source 0");
+    args.source_count = 0;
+    assert_refused(ls_merge(&stream, &args), "0 sources");
+    args.source_count = LS_MERGE_MAX + 1;
+    assert_refused(ls_merge(&stream, &args), "65 sources");
+    args.source_count = 1;
+    args.adds[0] = 0;
+    args.out_count = 0;
+    assert_refused(ls_merge(&stream, &args), "0 outputs");
+}
+
+static void test_losses_and_arenas_refuse_missing_parts(void **state)
+{
+    (void)state;
+    float x[8] = { 0 };
+    double sum[1];
+    uint64_t first[1];
+    const ls_arena_tensor tensor = { 0, 8, 0.0f, 0.0f }, odd = { 8, 8, 0.0f, 0.0f };
+    const ls_arena_table one = { 1, &tensor, &tensor }, off = { 1, &odd, &odd };
+    assert_refused(ls_softmax_loss(&stream, &(ls_softmax_loss_args){ .samples = 1 }),
+                   "0 classes");
+    assert_refused(ls_softmax_loss(&stream, &(ls_softmax_loss_args){ .samples = 1, .classes = 2,
+                                                                     .logits = x, .loss = x }),
+                   "label is NULL");
+    assert_refused(ls_squared_loss(&stream, &(ls_squared_loss_args){ .samples = 1, .outputs = 2,
+                                                                     .prediction = x }),
+                   "target is NULL");
+    assert_refused(ls_squared_loss(&stream, &(ls_squared_loss_args){ .samples = 1 }),
+                   "0 outputs");
+    assert_refused(ls_gradient_finish(&stream, &(ls_gradient_finish_args){
+                                                   &off, 1.0f, x, x, sum, first }),
+                   "tensor 0 begins at 8");
+    assert_refused(ls_gradient_finish(&stream, &(ls_gradient_finish_args){
+                                                   &one, 1.0f, x, x, sum, NULL }),
+                   "nonfinite is NULL");
+    assert_refused(ls_weight_sums(&stream, &(ls_weight_sums_args){ NULL, x, sum, sum }),
+                   "tensors is NULL");
+    ls_update_args update = { .tensors = &one, .optimizer = LS_OPTIMIZER_ADAM, .g = x, .w = x,
+                              .slot0 = x, .update_square_sum = sum, .digest = first };
+    assert_refused(ls_update(&stream, &update), "slot1 is NULL");
+    update.optimizer = (ls_optimizer)9;
+    assert_refused(ls_update(&stream, &update), "optimizer 9");
+    assert_refused(ls_dropout(&stream, &(ls_dropout_args){ .layer = 65536 }), "layer 65536");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_no_slot_of_any_table_is_empty),
+        cmocka_unit_test(test_fast_tables_share_nothing_but_shard_sums_with_the_reference),
+        cmocka_unit_test(test_an_unknown_instruction_set_is_refused_by_name),
+        cmocka_unit_test(test_an_accepted_op_is_progress_and_a_refused_one_is_not),
+        cmocka_unit_test(test_nothing_to_do_needs_no_memory),
+        cmocka_unit_test(test_products_refuse_what_does_not_fit),
+        cmocka_unit_test(test_folds_that_lead_nowhere_are_refused),
+        cmocka_unit_test(test_pooling_refuses_windows_without_an_element),
+        cmocka_unit_test(test_buffers_are_the_same_or_apart),
+        cmocka_unit_test(test_merge_programs_end_with_one_sum),
+        cmocka_unit_test(test_losses_and_arenas_refuse_missing_parts),
+    };
+    return cmocka_run_group_tests(tests, open_device, close_device);
+}
