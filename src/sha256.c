@@ -49,24 +49,24 @@ static void schedule(const unsigned char *block, uint32_t w[64])
     }
 }
 
-/* Mix one block of 64 bytes into the state. */
+/* Mix one block of 64 bytes into the state. The registers have the standard's names. */
 static void mix(uint32_t state[8], const unsigned char *block)
 {
-    uint32_t w[64], r[8]; /* r: the registers a .. h of the standard */
+    uint32_t w[64];
+    uint32_t a = state[0], b = state[1], c = state[2], d = state[3];
+    uint32_t e = state[4], f = state[5], g = state[6], h = state[7];
     schedule(block, w);
-    memcpy(r, state, sizeof r);
     for (int t = 0; t < 64; t++) {
-        const uint32_t a = r[0], e = r[4];
         const uint32_t sum1 = rotate_right(e, 6) ^ rotate_right(e, 11) ^ rotate_right(e, 25);
-        const uint32_t choice = (e & r[5]) ^ (~e & r[6]);
-        const uint32_t t1 = r[7] + sum1 + choice + constant[t] + w[t];
+        const uint32_t choice = (e & f) ^ (~e & g);
+        const uint32_t t1 = h + sum1 + choice + constant[t] + w[t];
         const uint32_t sum0 = rotate_right(a, 2) ^ rotate_right(a, 13) ^ rotate_right(a, 22);
-        const uint32_t majority = (a & r[1]) ^ (a & r[2]) ^ (r[1] & r[2]);
-        memmove(r + 1, r, 7 * sizeof r[0]);
-        r[4] += t1;
-        r[0] = t1 + sum0 + majority;
+        const uint32_t majority = (a & b) ^ (a & c) ^ (b & c);
+        h = g, g = f, f = e, e = d + t1;
+        d = c, c = b, b = a, a = t1 + sum0 + majority;
     }
-    for (int i = 0; i < 8; i++) state[i] += r[i];
+    const uint32_t mixed[8] = { a, b, c, d, e, f, g, h };
+    for (int i = 0; i < 8; i++) state[i] += mixed[i];
 }
 
 void ls_sha256_init(ls_sha256 *sha)
