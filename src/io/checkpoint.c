@@ -236,8 +236,7 @@ static const ls_saved_tensor *next_of_group(const ls_saved_tensor *tensor, int t
     return next;
 }
 
-/* Name and dtype with their NULs, the number of dimensions and each of them as 8 bytes, the data:
- * no two different tensors give the same bytes. */
+/* No two different tensors give the same bytes: names end, and the shape tells the data's length. */
 static void hash_tensor(ls_sha256 *sha, const ls_saved_tensor *tensor)
 {
     const char *dtype = ls_dtype_name(tensor->dtype);

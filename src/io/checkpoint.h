@@ -72,8 +72,8 @@ const char *ls_checkpoint_text(const ls_checkpoint *checkpoint, const char *key)
 size_t ls_dtype_bytes(ls_dtype dtype);
 
 /* SHA-256 (64 hexadecimal digits and NUL) of the group of tensors whose names start with `prefix`
- * ("weights/"): over name, dtype, shape and bytes, ascending by name. "" in out if there are none.
- */
+ * ("weights/"), ascending by name; of each: name and NUL, dtype ("F32") and NUL, the number of
+ * dimensions and each of them as 8 bytes, the data. "" in out if there are none. */
 void ls_checkpoint_group_sha256(const ls_checkpoint *checkpoint, const char *prefix, char out[65]);
 /* The same of tensors in memory: equal bits give equal digests. */
 void ls_tensors_sha256(const ls_saved_tensor *tensor, int tensor_count, const char *prefix,
