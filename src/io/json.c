@@ -26,7 +26,7 @@ void ls_number_text(double x, char out[LS_NUMBER_BYTES])
     }
 }
 
-/* Bytes of the UTF-8 character at p (of `byte_count` > 0 bytes), 0 if it is none: a wrong or missing
+/* Bytes of the UTF-8 character at p ([byte_count], not 0), 0 if it is none: a wrong or missing
  * continuation byte, an overlong form, a surrogate, or a value above 0x10FFFF. */
 static size_t utf8_bytes_at(const unsigned char *p, size_t byte_count)
 {
