@@ -236,7 +236,7 @@ static const ls_saved_tensor *next_of_group(const ls_saved_tensor *tensor, int t
     return next;
 }
 
-/* No two different tensors give the same bytes: names end, and the shape gives the data a length. */
+/* No two different tensors give the same bytes: names end, and the shape gives the length. */
 static void hash_tensor(ls_sha256 *sha, const ls_saved_tensor *tensor)
 {
     const char *dtype = ls_dtype_name(tensor->dtype);

@@ -211,8 +211,9 @@ ls_status ls_config_write(const ls_config *config, char **text)
     for (const ls_option *o = options; o->name; o++) {
         char value[LS_TEXT_BYTES], line[LS_TEXT_BYTES + 64];
         ls_config_value(config, o, value, sizeof value);
-        const int count = snprintf(line, sizeof line, "%s%s %s\n",
-                                   is_place(o) || !value[0] ? "# " : "", o->name, value);
+        const int count = snprintf(line, sizeof line, "%s%s%s%s\n",
+                                   is_place(o) || !value[0] ? "# " : "", o->name,
+                                   value[0] ? " " : "", value);
         ls_json_write_raw(&w, line, (size_t)count);
     }
     return ls_json_write_end(&w, text, NULL);
