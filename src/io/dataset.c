@@ -295,6 +295,7 @@ static ls_status open_with(ls_dataset *dataset, const ls_dataset_format *format)
     LS_TRY(ls_spec_check(&dataset->spec, format->keys, format->files, format->usage));
     LS_TRY(ls_spec_choice(&dataset->spec, "bad", bad_choices, &bad));
     dataset->skip_bad = bad == 1;
+    LS_TRY(ls_dataset_parse_scale(dataset));
     LS_TRY(format->open(dataset));
     LS_TRY(finish_parts(dataset));
     const bool u8_image = dataset->info.is_image && dataset->store != LS_STORE_F32 &&

@@ -46,8 +46,9 @@ static ls_status check_size(const ls_data_file *file)
         hint = "; the last byte is a line feed, as an editor adds it";
     }
     return ls_fail(LS_ERR_FORMAT,
-                   "%s: record %zu (byte %zu): %zu bytes, expected whole records of %d bytes%s",
-                   file->path, records + 1, records * RECORD, rest, (int)RECORD, hint);
+                   "%s: record %zu (byte %zu): %zu byte%s, expected whole records of %d bytes%s",
+                   file->path, records + 1, records * RECORD, rest, rest == 1 ? "" : "s",
+                   (int)RECORD, hint);
 }
 
 /* Copy and check the labels of the `count` samples that were added last. */

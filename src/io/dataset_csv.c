@@ -181,9 +181,10 @@ static ls_status fail_width(ls_dataset *dataset, const table *t, const ls_csv_sp
                                      "%s: line %zu (byte %zu): empty line, expected a record",
                                      t->name, line->number, line->offset);
     }
-    return ls_dataset_bad_record(dataset, "%s: line %zu (byte %zu): %zu fields, expected %zu",
-                                 t->name, line->number, line->offset, ls_csv_field_count(line),
-                                 fields);
+    const size_t found = ls_csv_field_count(line);
+    return ls_dataset_bad_record(dataset, "%s: line %zu (byte %zu): %zu field%s, expected %zu",
+                                 t->name, line->number, line->offset, found,
+                                 found == 1 ? "" : "s", fields);
 }
 
 /* Check line ends and widths; count the good records of each part. */
@@ -342,23 +343,29 @@ ls_status ls_dataset_read_csv(ls_dataset *dataset, const char *name, const char 
 {
     table_options options;
     LS_TRY(read_options(dataset, &options));
-    table train = { .name = name, .text = text, .bytes = bytes, .every = options.every,
-                    .part = LS_PART_TRAIN };
-    LS_TRY(read_table(dataset, &train, &options));
-    if (!options.test_file) return LS_OK;
+    table t = { .name = name, .text = text, .bytes = bytes, .every = options.every };
+    return read_table(dataset, &t, &options);
+}
 
+/* All records of the file at `path`, but each every-th if every > 0, go to `part`. */
+static ls_status read_file(ls_dataset *dataset, const char *path, ls_part part, size_t every,
+                           table_options *options)
+{
     const ls_data_file *file = NULL;
-    LS_TRY(ls_dataset_file(dataset, options.test_file, "CSV text", &file));
-    table test = { .name = file->path, .text = (const char *)file->data, .bytes = file->bytes,
-                   .part = LS_PART_TEST };
-    return read_table(dataset, &test, &options);
+    LS_TRY(ls_dataset_file(dataset, path, "CSV text", &file));
+    table t = { .name = file->path, .text = (const char *)file->data, .bytes = file->bytes,
+                .every = every, .part = part };
+    return read_table(dataset, &t, options);
 }
 
 static ls_status open_csv(ls_dataset *dataset)
 {
-    const ls_data_file *file = NULL;
-    LS_TRY(ls_dataset_file(dataset, ls_spec_file(&dataset->spec, 0), "CSV text", &file));
-    return ls_dataset_read_csv(dataset, file->path, (const char *)file->data, file->bytes);
+    const char *path = ls_spec_file(&dataset->spec, 0);
+    table_options options;
+    LS_TRY(read_options(dataset, &options));
+    LS_TRY(read_file(dataset, path, LS_PART_TRAIN, options.every, &options));
+    if (!options.test_file) return LS_OK;
+    return read_file(dataset, options.test_file, LS_PART_TEST, 0, &options);
 }
 
 static const char *const csv_keys[] = { "label", "header", "task", "outputs",

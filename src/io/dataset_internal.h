@@ -150,13 +150,17 @@ LS_MUST_USE ls_status ls_dataset_leave_out(ls_dataset *dataset, ls_part part, si
 LS_MUST_USE ls_status ls_dataset_warn(ls_dataset *dataset, const char *format, ...)
     LS_PRINTF(2, 3);
 
-/* CSV text as a data set, by the spec's csv keys: what csv: and digits share. */
+/* CSV text that is in memory as a data set, by the spec's csv keys. */
 LS_MUST_USE ls_status ls_dataset_read_csv(ls_dataset *dataset, const char *name, const char *text,
                                           size_t bytes);
 
 /* -- dataset_scale.c ------------------------------------------------------------------------- */
 
-/* Parse scale=, compute statistics where it needs them, build tables. */
+/* Read scale=, before any file is opened. Errors: ARGUMENT. */
+LS_MUST_USE ls_status ls_dataset_parse_scale(ls_dataset *dataset);
+
+/* Divide by `default_divisor` (0: not at all) if the spec names no scale; compute statistics where
+ * the scale needs them; build tables. Errors: MEMORY. */
 LS_MUST_USE ls_status ls_dataset_init_scale(ls_dataset *dataset, double default_divisor);
 void ls_scale_free(ls_scale *scale);
 

@@ -170,15 +170,10 @@ static float scaled(const ls_scale *scale, double v, size_t c)
     return 0;
 }
 
-static ls_status parse_scale(ls_dataset *dataset, double default_divisor)
+ls_status ls_dataset_parse_scale(ls_dataset *dataset)
 {
     static const char *const choices[] = { "255", "none", "standard", "16", NULL };
     ls_scale *scale = &dataset->scale;
-    if (!ls_spec_find(&dataset->spec, "scale")) {
-        scale->kind = default_divisor > 0 ? LS_SCALE_DIVIDE : LS_SCALE_NONE;
-        scale->divisor = default_divisor;
-        return LS_OK;
-    }
     int choice = 0;
     LS_TRY(ls_spec_choice(&dataset->spec, "scale", choices, &choice));
     scale->kind = choice == 1 ? LS_SCALE_NONE : choice == 2 ? LS_SCALE_STANDARD : LS_SCALE_DIVIDE;
@@ -209,7 +204,10 @@ ls_status ls_dataset_init_scale(ls_dataset *dataset, double default_divisor)
 {
     ls_scale *scale = &dataset->scale;
     const size_t channels = dataset->info.channels;
-    LS_TRY(parse_scale(dataset, default_divisor));
+    if (!ls_spec_find(&dataset->spec, "scale")) {
+        scale->kind = default_divisor > 0 ? LS_SCALE_DIVIDE : LS_SCALE_NONE;
+        scale->divisor = default_divisor;
+    }
     if (scale->kind == LS_SCALE_STANDARD) LS_TRY(init_standard(dataset));
     if (!is_u8(dataset)) return LS_OK;
 
