@@ -35,14 +35,13 @@ typedef struct {
 } vgpu_kernel;
 
 /* A variable of the module, .global or .const. The driver allocates bytes at a multiple of align,
- * copies image there and tells vgpu_run the address. */
+ * fills them by vgpu_program_image (all of it is defined: what has no initialiser is zero) and
+ * tells vgpu_run the address. */
 typedef struct {
     const char *name;
     size_t bytes;
     size_t align;
-    const void *image; /* [bytes] */
-    bool defined;      /* false: no initialiser was given; CUDA makes such variables zero */
-    bool constant;     /* .const: device code may not write it */
+    bool constant; /* .const: device code may not write it */
 } vgpu_variable;
 
 /* Parses `bytes` of text (a NUL there ends it). False: `error` names the line and quotes it.
@@ -59,18 +58,23 @@ const vgpu_kernel *vgpu_program_kernel(const vgpu_program *program, const char *
 const vgpu_kernel *vgpu_program_kernel_at(const vgpu_program *program, size_t index);
 size_t vgpu_program_variables(const vgpu_program *program, const vgpu_variable **variables);
 
+/* Writes the initial bytes of variable `index`, given the addresses of all variables on that
+ * device (an initialiser may name another variable). */
+void vgpu_program_image(const vgpu_program *program, size_t index, const uint64_t *addresses,
+                        void *image);
+
 /* Shadow of device memory: one byte for each byte, owned by the allocation, 0 when it is fresh. */
 enum {
     VGPU_DEFINED = 1,     /* written since it was allocated: whoever writes it sets this */
-    VGPU_FLAG_REMOTE = 2, /* accessed as a flag (.acquire .release .relaxed .volatile atom) by ... */
-    VGPU_FLAG_NARROW = 4, /* ... another device; by its own device at less than .sys scope */
+    VGPU_FLAG_REMOTE = 2, /* another device used it as a flag: atom, or .acquire .release ... */
+    VGPU_FLAG_NARROW = 4, /* its own device used it as a flag at less than .sys scope */
 };
 
 /* A live allocation, as one device may see it. */
 typedef struct {
     uint64_t address;      /* device address of its first byte */
     size_t bytes;
-    unsigned char *data;   /* [bytes] on the host */
+    unsigned char *data;   /* [bytes] on the host, as aligned as address is (to 16 at least) */
     unsigned char *shadow; /* [bytes], or NULL: all is defined (pinned memory) */
     int device;            /* owner; -1: host memory */
     bool writable;
