@@ -15,6 +15,9 @@
  * source and by the receiver in the kernel that consumes it; each finished bucket has a digest on
  * every rank. ls_comm_verify compares them at the end of a step.
  *
+ * After an error a buffer that was given to a collective may be freed only when every rank thread
+ * has returned: until then another rank may be writing into it.
+ *
  * Thread rule: created and destroyed by the main thread; used by the rank threads.
  */
 #ifndef LS_COLLECTIVES_ALL_REDUCE_H

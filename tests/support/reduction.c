@@ -78,6 +78,34 @@ void reduction_expect(reduction *r)
     }
 }
 
+/* -- a rank ------------------------------------------------------------------------------------ */
+
+static ls_status open_rank(reduction *r, int rank)
+{
+    reduction_rank *mine = &r->rank[rank];
+    ls_device *device = r->device[rank];
+    const size_t bytes = (r->settings.count_max + 2 * 32) * sizeof(float);
+    LS_TRY(ls_stream_init(&mine->compute, device));
+    LS_TRY(ls_event_init(&mine->ready, device));
+    LS_TRY(ls_event_init(&mine->done, device));
+    mine->piece_count = nodes_of(&r->settings, rank, mine->node);
+    for (int i = 0; i <= mine->piece_count; i++) {
+        LS_TRY(ls_device_alloc(device, bytes, &mine->memory[i]));
+    }
+    return LS_OK;
+}
+
+static void close_rank(reduction *r, int rank)
+{
+    reduction_rank *mine = &r->rank[rank];
+    for (int i = 16; i >= 0; i--) {
+        if (mine->memory[i] != NULL) ls_device_release(r->device[rank], mine->memory[i]);
+    }
+    ls_event_free(&mine->done);
+    ls_event_free(&mine->ready);
+    ls_stream_free(&mine->compute);
+}
+
 /* -- the comm ---------------------------------------------------------------------------------- */
 
 static ls_pair_kind pair_kind(pair_pattern pattern, int a, int b)
@@ -134,7 +162,9 @@ static ls_status open_all(reduction *r)
                                     .slice_floats = s->slice_floats,
                                     .bucket_count_max = s->calls_max > 0 ? s->calls_max : 8,
                                     .gather_bytes_max = 64 };
-    return ls_comm_create(r->group, r->device, &r->topology, &config, &r->comm);
+    LS_TRY(ls_comm_create(r->group, r->device, &r->topology, &config, &r->comm));
+    for (int i = 0; i < s->world_size; i++) LS_TRY(open_rank(r, i));
+    return LS_OK;
 }
 
 ls_status reduction_open(reduction *r, const reduction_settings *settings)
@@ -148,6 +178,7 @@ ls_status reduction_open(reduction *r, const reduction_settings *settings)
 
 void reduction_close(reduction *r)
 {
+    for (int i = r->settings.world_size - 1; i >= 0; i--) close_rank(r, i);
     ls_comm_destroy(r->comm);
     for (int i = r->settings.world_size - 1; i >= 0; i--) ls_device_close(r->device[i]);
     ls_group_destroy(r->group);
@@ -155,31 +186,7 @@ void reduction_close(reduction *r)
     memset(r, 0, sizeof *r);
 }
 
-/* -- a rank ------------------------------------------------------------------------------------ */
-
-ls_status reduction_rank_open(reduction *r, int rank, reduction_rank *mine)
-{
-    ls_device *device = r->device[rank];
-    const size_t bytes = (r->settings.count_max + 2 * 32) * sizeof(float);
-    memset(mine, 0, sizeof *mine);
-    LS_TRY(ls_stream_init(&mine->compute, device));
-    LS_TRY(ls_event_init(&mine->ready, device));
-    LS_TRY(ls_event_init(&mine->done, device));
-    mine->piece_count = nodes_of(&r->settings, rank, mine->node);
-    for (int i = 0; i <= mine->piece_count; i++) {
-        LS_TRY(ls_device_alloc(device, bytes, &mine->memory[i]));
-    }
-    return LS_OK;
-}
-
-void reduction_rank_close(reduction *r, int rank, reduction_rank *mine)
-{
-    for (int i = 16; i >= 0; i--) ls_device_release(r->device[rank], mine->memory[i]);
-    ls_event_free(&mine->done);
-    ls_event_free(&mine->ready);
-    ls_stream_free(&mine->compute);
-    memset(mine, 0, sizeof *mine);
-}
+/* -- a call ----------------------------------------------------------------------------------- */
 
 /* A float that no sum above gives, to see what was not to be written. */
 static const float UNTOUCHED = 1.5e30f;
@@ -227,8 +234,9 @@ static ls_status compare(const reduction *r, int rank, const reduction_rank *min
     return LS_OK;
 }
 
-ls_status reduction_rank_run(reduction *r, int rank, reduction_rank *mine)
+ls_status reduction_rank_run(reduction *r, int rank)
 {
+    reduction_rank *mine = &r->rank[rank];
     fill(r, mine);
     const ls_pieces pieces = { .bucket = r->bucket, .count = r->count,
                                .piece_count = mine->piece_count, .node = mine->node,
@@ -243,12 +251,7 @@ ls_status reduction_rank_run(reduction *r, int rank, reduction_rank *mine)
 
 static ls_status run_rank(int rank, void *arg)
 {
-    reduction *r = arg;
-    reduction_rank mine;
-    ls_status status = reduction_rank_open(r, rank, &mine);
-    if (status == LS_OK) status = reduction_rank_run(r, rank, &mine);
-    reduction_rank_close(r, rank, &mine);
-    return status;
+    return reduction_rank_run(arg, rank);
 }
 
 ls_status reduction_run_once(reduction *r)

@@ -6,8 +6,9 @@
  * the recursion that defines the canonical tree (or, for FAST, by adding along the ring), from the
  * shards alone: nothing of src/collectives is used for it.
  *
- * Thread rule: open, close and the expectations belong to the main thread; the reduction_rank_*
- * functions are called from rank threads, and return a status.
+ * Thread rule: open, close and the expectations belong to the main thread; what a rank does is done
+ * on its thread, and returns a status. Buffers are the main thread's to free: when a rank fails,
+ * the others may still be writing into its memory.
  */
 #ifndef TEST_SUPPORT_REDUCTION_H
 #define TEST_SUPPORT_REDUCTION_H
@@ -38,12 +39,24 @@ typedef struct {
     int fault_rank;
 } reduction_settings;
 
+/* A rank's buffers and events. Buffer p holds piece p; the last one the result. */
+typedef struct {
+    ls_stream compute;
+    ls_event ready, done;
+    int piece_count;
+    ls_node node[16];
+    void *memory[17];
+    float *piece[16];
+    float *result;
+} reduction_rank;
+
 typedef struct {
     reduction_settings settings;
     ls_group *group;
     ls_device *device[LS_WORLD_MAX];
     ls_topology topology;
     ls_comm *comm;
+    reduction_rank rank[LS_WORLD_MAX];
     size_t offset;       /* floats in front of every buffer: 0 or 32 */
     int bucket;          /* number of the next all-reduce */
     size_t count;        /* of the next all-reduce */
@@ -58,23 +71,9 @@ float shard_value(uint64_t seed, int shard, size_t i);
 /* Compute r->want for r->count and r->seed. */
 void reduction_expect(reduction *r);
 
-/* A rank's buffers and events. */
-typedef struct {
-    ls_stream compute;
-    ls_event ready, done;
-    int piece_count;
-    ls_node node[16];
-    void *memory[17];
-    float *piece[16];
-    float *result;
-} reduction_rank;
-
-ls_status reduction_rank_open(reduction *r, int rank, reduction_rank *mine);
-void reduction_rank_close(reduction *r, int rank, reduction_rank *mine);
-
 /* Fill the pieces, all-reduce, wait, check, and compare with r->want: VERIFY names the first
  * element that differs. */
-ls_status reduction_rank_run(reduction *r, int rank, reduction_rank *mine);
+ls_status reduction_rank_run(reduction *r, int rank);
 
 /* All of it on all ranks: one all-reduce of r->count. */
 ls_status reduction_run_once(reduction *r);

@@ -21,22 +21,19 @@ typedef struct {
 static ls_status sweep_rank(int rank, void *arg)
 {
     sweep *s = arg;
-    reduction_rank mine;
-    ls_status status = reduction_rank_open(&s->r, rank, &mine);
-    for (size_t i = 0; status == LS_OK && i < 2 * s->counts; i++) {
-        status = ls_barrier_wait(s->r.group, rank, "the next count");
-        if (status == LS_OK && rank == 0) {
+    for (size_t i = 0; i < 2 * s->counts; i++) {
+        LS_TRY(ls_barrier_wait(s->r.group, rank, "the next count"));
+        if (rank == 0) {
             s->r.count = s->count[i / 2];
             s->r.offset = i % 2 * 32;
             s->r.bucket++;
             s->r.seed++;
             reduction_expect(&s->r);
         }
-        if (status == LS_OK) status = ls_barrier_wait(s->r.group, rank, "the count");
-        if (status == LS_OK) status = reduction_rank_run(&s->r, rank, &mine);
+        LS_TRY(ls_barrier_wait(s->r.group, rank, "the count"));
+        LS_TRY(reduction_rank_run(&s->r, rank));
     }
-    reduction_rank_close(&s->r, rank, &mine);
-    return status;
+    return LS_OK;
 }
 
 static void assert_sweep(const reduction_settings *settings, const size_t *count, size_t counts)
