@@ -181,3 +181,65 @@ char *training_table(uint64_t seed, size_t count, size_t fields, size_t classes)
     }
     return text;
 }
+
+enum { PICTURE_WORDS = 769, PICTURE_BYTES = 3073, PICTURE_SEED = 1 };
+
+/* Record `i`: label, then three planes. */
+static void make_picture(uint32_t i, unsigned char record[PICTURE_BYTES])
+{
+    unsigned char raw[PICTURE_WORDS * 4 + 12];
+    for (uint32_t quad = 0; quad * 4 < PICTURE_WORDS; quad++) {
+        uint32_t word[4];
+        ls_random_words(PICTURE_SEED, LS_RANDOM_AUGMENT, 0, 0, i, quad, word);
+        for (unsigned b = 0; b < 16; b++)
+            raw[quad * 16 + b] = (unsigned char)(word[b / 4] >> (8 * (b % 4)));
+    }
+    record[0] = (unsigned char)(raw[0] % 10);
+    for (size_t p = 1; p < PICTURE_BYTES; p++)
+        record[p] = (unsigned char)(raw[3 + p] / 2 + 12 * record[0]);
+}
+
+const char *training_pictures(training *t, uint32_t count)
+{
+    static char spec[600];
+    unsigned char record[PICTURE_BYTES];
+    FILE *file = fopen(training_path(t, "data_batch_1.bin"), "wb");
+    if (!file) abort();
+    for (uint32_t i = 0; i < count; i++) {
+        make_picture(i, record);
+        if (fwrite(record, 1, sizeof record, file) != sizeof record) abort();
+    }
+    if (fclose(file) != 0) abort();
+    snprintf(spec, sizeof spec, "cifar10:%s", t->folder);
+    return spec;
+}
+
+void training_remember(const training *t, training_bits *bits)
+{
+    memcpy(bits->weights, t->result.weights_sha256, sizeof bits->weights);
+    memcpy(bits->optimizer, t->result.optimizer_sha256, sizeof bits->optimizer);
+    bits->step_count = t->step_count;
+    for (int s = 0; s < t->step_count; s++) bits->loss[s] = t->step[s].loss;
+    bits->val_loss = t->result.last.val_loss;
+}
+
+bool training_same(const training *t, const training_bits *bits, const char *what)
+{
+    for (int s = 0; s < t->step_count; s++) {
+        const int place = bits->step_count - t->step_count + s;
+        if (t->step[s].loss != bits->loss[place]) {
+            fprintf(stderr, "%s: loss of step %d is %.17g, expected %.17g\n", what, place + 1,
+                    t->step[s].loss, bits->loss[place]);
+            return false;
+        }
+    }
+    const bool weights = strcmp(t->result.weights_sha256, bits->weights) == 0;
+    const bool optimizer = strcmp(t->result.optimizer_sha256, bits->optimizer) == 0;
+    const double val_loss = t->result.last.val_loss;
+    const bool evaluation = memcmp(&val_loss, &bits->val_loss, sizeof val_loss) == 0
+                            || (val_loss != val_loss && bits->val_loss != bits->val_loss);
+    if (!weights || !optimizer || !evaluation)
+        fprintf(stderr, "%s: other%s%s%s\n", what, weights ? "" : " weights",
+                optimizer ? "" : " slots", evaluation ? "" : " val_loss");
+    return weights && optimizer && evaluation;
+}

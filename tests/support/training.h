@@ -12,6 +12,8 @@
 #ifndef TEST_SUPPORT_TRAINING_H
 #define TEST_SUPPORT_TRAINING_H
 
+#include <stdbool.h>
+
 #include "train/trainer.h"
 
 enum { TRAINING_STEPS_MAX = 4096, TRAINING_EPOCHS_MAX = 64 };
@@ -47,12 +49,31 @@ ls_status training_run(training *t);
 /* Run, and end the program with the error's text if it failed. */
 void training_must_run(training *t);
 
-/* A checkpoint named `name` in the folder with one tensor "weights/<tensor>" [out, in]; its path. */
+/* A checkpoint named `name` in the folder with one tensor "weights/<tensor>" [out, in]; its
+ * path. */
 const char *training_weights(training *t, const char *name, const char *tensor, size_t out,
                              size_t in, const float *values);
 
 /* Tensor `tensor` of the latest run's last checkpoint, copied to x[count]. */
 void training_tensor(training *t, const char *tensor, float *x, size_t count);
+
+/* `count` records of synthetic pictures as data_batch_1.bin in the folder, in the layout of
+ * CIFAR-10: noise on a brightness that tells the class, from Philox words
+ * (tests/golden/make_golden.py makes the same). Returns the `cifar10:` spec; valid as a path is. */
+const char *training_pictures(training *t, uint32_t count);
+
+/* The bits of a run: what may not differ, however its work was shared out. */
+typedef struct {
+    char weights[65], optimizer[65];
+    int step_count;
+    double loss[TRAINING_STEPS_MAX], val_loss;
+} training_bits;
+
+void training_remember(const training *t, training_bits *bits);
+
+/* Has the latest run the same bits? A resumed run is compared with the last steps. If not, says
+ * on stderr where it differs; `what` names the run. */
+bool training_same(const training *t, const training_bits *bits, const char *what);
 
 /* `count` lines of `fields` numbers and a class below `classes`, from Philox, as CSV. The class
  * depends on the numbers, so it can be learned. The caller frees it. */

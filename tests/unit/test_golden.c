@@ -10,10 +10,9 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "philox.h"
 #include "support/training.h"
 
-enum { STEPS = 20, BATCH = 32, RECORD_WORDS = 769, RECORD_BYTES = 3073, SEED = 1 };
+enum { STEPS = 20, BATCH = 32 };
 
 static const struct golden {
     const char *model, *optimizer, *l2;
@@ -25,46 +24,16 @@ static const struct golden {
 static const char mlp[] =
     "input 8x8x1\nflatten\ndense 64 relu\ndense 10\nloss softmax-crossentropy\n";
 
-/* Record `i`, in the binary layout of CIFAR-10: label, then three planes. */
-static void make_record(uint32_t i, unsigned char record[RECORD_BYTES])
-{
-    unsigned char raw[RECORD_WORDS * 4 + 12];
-    for (uint32_t quad = 0; quad * 4 < RECORD_WORDS; quad++) {
-        uint32_t word[4];
-        ls_random_words(SEED, LS_RANDOM_AUGMENT, 0, 0, i, quad, word);
-        for (unsigned b = 0; b < 16; b++)
-            raw[quad * 16 + b] = (unsigned char)(word[b / 4] >> (8 * (b % 4)));
-    }
-    record[0] = (unsigned char)(raw[0] % 10);
-    for (size_t p = 1; p < RECORD_BYTES; p++)
-        record[p] = (unsigned char)(raw[3 + p] / 2 + 12 * record[0]);
-}
-
-static void write_pictures(training *t)
-{
-    unsigned char record[RECORD_BYTES];
-    FILE *file = fopen(training_path(t, "data_batch_1.bin"), "wb");
-    assert_non_null(file);
-    for (uint32_t i = 0; i < STEPS * BATCH; i++) {
-        make_record(i, record);
-        assert_int_equal(fwrite(record, 1, sizeof record, file), sizeof record);
-    }
-    assert_int_equal(fclose(file), 0);
-}
-
 static training *golden_create(const char *model)
 {
     training *t = training_create();
-    char data[600];
     if (strcmp(model, "mlp") == 0) {
         training_write(t, "mlp.model", mlp);
         training_set(t, "model", training_path(t, "mlp.model"));
         training_set(t, "data", "digits");
     } else {
-        write_pictures(t);
-        snprintf(data, sizeof data, "cifar10:%s", t->folder);
         training_set(t, "model", "cifar10-cnn");
-        training_set(t, "data", data);
+        training_set(t, "data", training_pictures(t, STEPS * BATCH));
     }
     return t;
 }

@@ -13,35 +13,6 @@
 
 #include "support/training.h"
 
-/* The bits of a run. */
-typedef struct {
-    char weights[65], optimizer[65];
-    int steps;
-    double loss[TRAINING_STEPS_MAX], val_loss;
-} bits;
-
-static void remember(const training *t, bits *b)
-{
-    memcpy(b->weights, t->result.weights_sha256, sizeof b->weights);
-    memcpy(b->optimizer, t->result.optimizer_sha256, sizeof b->optimizer);
-    b->steps = t->step_count;
-    for (int s = 0; s < t->step_count; s++) b->loss[s] = t->step[s].loss;
-    b->val_loss = t->result.last.val_loss;
-}
-
-static void assert_same(const training *t, const bits *b, const char *what)
-{
-    for (int s = 0; s < t->step_count; s++) {
-        const int place = b->steps - t->step_count + s; /* a resumed run has the last steps */
-        if (t->step[s].loss != b->loss[place])
-            fail_msg("%s: loss of step %d is %.17g, expected %.17g", what, place + 1,
-                     t->step[s].loss, b->loss[place]);
-    }
-    if (strcmp(t->result.weights_sha256, b->weights) != 0) fail_msg("%s: other weights", what);
-    if (strcmp(t->result.optimizer_sha256, b->optimizer) != 0) fail_msg("%s: other slots", what);
-    assert_true(t->result.last.val_loss == b->val_loss);
-}
-
 /* digits-cnn, Adam, 1438 samples in batches of 96: 15 steps, the last one short (94). */
 static training *digits_create(void)
 {
@@ -53,7 +24,7 @@ static training *digits_create(void)
     return t;
 }
 
-static bits one; /* digits_create's run on host:1 */
+static training_bits one; /* digits_create's run on host:1 */
 
 static int train_on_one(void **state)
 {
@@ -61,7 +32,7 @@ static int train_on_one(void **state)
     training *t = digits_create();
     training_set(t, "threads", "1");
     training_must_run(t);
-    remember(t, &one);
+    training_remember(t, &one);
     training_destroy(t);
     return 0;
 }
@@ -76,7 +47,7 @@ static void vary(const char *devices, const char *name, const char *const *value
         snprintf(what, sizeof what, "%s, --%s %s", devices, name, *values);
         training_set(t, name, *values);
         training_must_run(t);
-        assert_same(t, &one, what);
+        assert_true(training_same(t, &one, what));
     }
     training_destroy(t);
 }
@@ -147,7 +118,7 @@ static void test_the_instruction_set_changes_no_bit(void **state)
             continue;
         }
         assert_int_equal(status, LS_OK);
-        assert_same(t, &one, isa[i]);
+        assert_true(training_same(t, &one, isa[i]));
     }
     training_destroy(t);
 }
@@ -170,7 +141,7 @@ static void test_an_interruption_changes_no_bit(void **state)
         training_set(t, "devices", stop == 1 ? "host:5" : "host:2");
         training_must_run(t);
         assert_int_equal(t->step_count, 15 - stop);
-        assert_same(t, &one, "resumed");
+        assert_true(training_same(t, &one, "resumed"));
     }
     training_destroy(t);
 }
@@ -180,14 +151,14 @@ static void test_the_fast_order_repeats_itself(void **state)
 {
     (void)state;
     training *t = digits_create();
-    bits first;
+    training_bits first;
     training_set(t, "order", "fast");
     training_set(t, "allreduce", "ring");
     training_set(t, "devices", "host:3");
     training_must_run(t);
-    remember(t, &first);
+    training_remember(t, &first);
     training_must_run(t);
-    assert_same(t, &first, "the same again");
+    assert_true(training_same(t, &first, "the same again"));
     training_destroy(t);
 }
 
