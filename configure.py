@@ -71,7 +71,7 @@ TESTS_HOST = "test_golden test_lockstep"
 # check-long: exhaustive sweeps
 TESTS_LONG = "long_all_reduce long_kills long_lockstep long_numerics"
 # These run the program itself, $LOCKSTEP.
-TESTS_OF_PROGRAM = "long_kills test_cli"
+TESTS_OF_PROGRAM = "test_cli long_kills"
 
 TOOLCHAIN_BEGIN = "# -- toolchain: all that may differ on your machine; edit by hand "
 TOOLCHAIN_END = "# -- end of toolchain "
