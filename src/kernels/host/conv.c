@@ -31,6 +31,37 @@ static size_t filter_floats(const ls_conv_shape *s)
     return s->kernel_height * s->kernel_width * s->channels;
 }
 
+/* Are all patches inside the image? */
+static bool has_no_padding(const ls_conv_shape *s)
+{
+    return s->pad_top == 0 && s->pad_left == 0
+           && (s->out_height - 1) * s->stride_height + s->kernel_height <= s->height
+           && (s->out_width - 1) * s->stride_width + s->kernel_width <= s->width;
+}
+
+/* Without padding, successive places of an output row have patches a constant step apart, and a
+ * filter row of a patch is contiguous: A is read from the image, with filter rows for runs. */
+static void take_image(const void *operands, size_t first_row, size_t first_k, size_t depth,
+                       float *buffer, ls_tile *tile)
+{
+    (void)buffer;
+    const ls_conv_forward_args *a = operands;
+    const ls_conv_shape *s = &a->shape;
+    const size_t filter_row = s->kernel_width * s->channels, image_row = s->width * s->channels;
+    const size_t q = first_row % s->out_width, p = first_row / s->out_width % s->out_height;
+    const size_t n = first_row / s->out_width / s->out_height;
+    const size_t h = p * s->stride_height + first_k / filter_row;
+    tile->a = a->x + (n * s->height + h) * image_row + q * s->stride_width * s->channels
+              + first_k % filter_row;
+    tile->a_row_step = s->stride_width * s->channels;
+    tile->a_step = 1;
+    tile->a_run_step = image_row;
+    if (depth <= filter_row) return;
+    tile->runs = depth / filter_row;
+    tile->depth = filter_row;
+}
+
+/* The same with patches copied, for the images' borders and for rows too short to fill tiles. */
 static void take_patches(const void *operands, size_t first_row, size_t first_k, size_t depth,
                          float *buffer, ls_tile *tile)
 {
@@ -50,22 +81,33 @@ static void pack_filters(const void *operands, size_t first_k, size_t depth, siz
     ls_pack_columns(panel, a->w + first_column * step + first_k, step, depth, columns);
 }
 
+/* An output row is a group: its tiles do not go on in the next one. */
+static float *output_row(const void *operands, size_t g)
+{
+    const ls_conv_forward_args *a = operands;
+    return a->y + g * a->shape.out_width * a->shape.filters;
+}
+
 ls_status LS_HOST(conv_forward)(ls_stream *stream, const ls_conv_forward_args *a)
 {
     const ls_conv_shape *s = &a->shape;
+    const bool direct = has_no_padding(s) && s->out_width >= LS_TILE_ROWS / 2;
     const ls_product product = {
         .rows = s->samples * s->out_height * s->out_width,
         .columns = s->filters,
         .depth = filter_floats(s),
+        .run = s->kernel_width * s->channels,
         .operands = a,
-        .take_rows = take_patches,
+        .take_rows = direct ? take_image : take_patches,
         .pack = pack_filters,
-        .row_cost = 0.25,
+        .row_cost = direct ? 0.05 : 0.25,
         .pack_cost = 0.4,
         .bias = a->bias,
         .relu = a->relu,
         .C = a->y,
         .step = s->filters,
+        .group = direct ? s->out_width : 0,
+        .place = output_row,
     };
     LS_HOST(product)(stream->device->pool, &product);
     return LS_OK;
@@ -77,7 +119,7 @@ ls_status LS_HOST(conv_forward)(ls_stream *stream, const ls_conv_forward_args *a
 typedef struct {
     size_t first_place, place_count; /* places first_place + i * stride */
     size_t first_tap, tap_count;     /* taps first_tap + j * stride */
-    size_t first_out;                /* place 0 reads output first_out through tap 0; see out_of */
+    size_t first_out;                /* the output that reads place 0 through tap 0 */
 } axis;
 
 static axis axis_of(size_t remainder, size_t extent, size_t stride, size_t pad, size_t kernel)
@@ -93,44 +135,72 @@ static axis axis_of(size_t remainder, size_t extent, size_t stride, size_t pad, 
     };
 }
 
-/* The output that place i is read by through tap j: (place + pad - tap) / stride. Below 0 it is
- * huge, and so beyond the output too. */
-static size_t out_of(const axis *a, size_t i, size_t j) { return a->first_out + i - j; }
-
 typedef struct {
     const ls_conv_input_gradient_args *args;
     axis row, column;
 } remainder_job;
+
+/* k as a tap of the remainder (row and column number j of first_tap + j * stride) and a filter. */
+typedef struct {
+    size_t row, column, filter;
+} tap_at;
+
+static tap_at tap_of(const remainder_job *j, size_t k)
+{
+    if (k == 0) return (tap_at){0, 0, 0};
+    const size_t tap = k / j->args->shape.filters;
+    return (tap_at){tap / j->column.tap_count, tap % j->column.tap_count,
+                    k % j->args->shape.filters};
+}
+
+/* The first filter of the next tap. */
+static tap_at tap_after(const remainder_job *j, tap_at tap)
+{
+    if (tap.column + 1 < j->column.tap_count) return (tap_at){tap.row, tap.column + 1, 0};
+    return (tap_at){tap.row + 1, 0, 0};
+}
+
+/* An input place, as the output that reads it through tap 0. */
+typedef struct {
+    size_t n, p, q;
+} reader;
+
+static void find_readers(const remainder_job *j, size_t first_row, int count, reader *out)
+{
+    size_t column = first_row % j->column.place_count;
+    size_t row = first_row / j->column.place_count % j->row.place_count;
+    size_t n = first_row / j->column.place_count / j->row.place_count;
+    for (int i = 0; i < count; i++) {
+        out[i] = (reader){n, j->row.first_out + row, j->column.first_out + column};
+        if (++column < j->column.place_count) continue;
+        column = 0;
+        if (++row < j->row.place_count) continue;
+        row = 0;
+        n++;
+    }
+}
 
 static void take_gradients(const void *operands, size_t first_row, size_t first_k, size_t depth,
                            float *buffer, ls_tile *tile)
 {
     const remainder_job *j = operands;
     const ls_conv_shape *s = &j->args->shape;
-    size_t column = first_row % j->column.place_count;
-    size_t row = first_row / j->column.place_count % j->row.place_count;
-    size_t n = first_row / j->column.place_count / j->row.place_count;
-    for (int i = 0; i < tile->rows; i++) {
-        float *to = buffer + i * LS_ROW_STEP;
-        size_t tap = first_k / s->filters, f = first_k % s->filters;
-        for (size_t left = depth; left > 0; tap++, f = 0) {
-            const size_t count = min_size(s->filters - f, left);
-            const size_t p = out_of(&j->row, row, tap / j->column.tap_count);
-            const size_t q = out_of(&j->column, column, tap % j->column.tap_count);
+    reader at[LS_TILE_ROWS];
+    find_readers(j, first_row, tile->rows, at);
+    tap_at tap = tap_of(j, first_k);
+    for (size_t done = 0, count; done < depth; done += count, tap = tap_after(j, tap)) {
+        count = min_size(s->filters - tap.filter, depth - done);
+        for (int i = 0; i < tile->rows; i++) {
+            float *to = buffer + i * LS_ROW_STEP + done;
+            /* Through tap t a place is read by the output t places before; before 0 it is huge. */
+            const size_t p = at[i].p - tap.row, q = at[i].q - tap.column;
             if (p < s->out_height && q < s->out_width) {
-                const size_t place = (n * s->out_height + p) * s->out_width + q;
-                ls_copy_over(to, j->args->dy + place * s->filters + f, count);
+                const size_t place = (at[i].n * s->out_height + p) * s->out_width + q;
+                ls_copy_over(to, j->args->dy + place * s->filters + tap.filter, count);
             } else {
                 ls_zero_over(to, count);
             }
-            to += count;
-            left -= count;
         }
-        if (++column < j->column.place_count) continue;
-        column = 0;
-        if (++row < j->row.place_count) continue;
-        row = 0;
-        n++;
     }
     tile->a = buffer;
     tile->a_row_step = LS_ROW_STEP;
@@ -142,16 +212,16 @@ static void pack_taps(const void *operands, size_t first_k, size_t depth, size_t
 {
     const remainder_job *j = operands;
     const ls_conv_shape *s = &j->args->shape;
-    size_t tap = first_k / s->filters, f = first_k % s->filters;
-    for (size_t left = depth; left > 0; tap++, f = 0) {
-        const size_t count = min_size(s->filters - f, left);
-        const size_t r = j->row.first_tap + tap / j->column.tap_count * s->stride_height;
-        const size_t t = j->column.first_tap + tap % j->column.tap_count * s->stride_width;
-        const float *from = j->args->w + ((f * s->kernel_height + r) * s->kernel_width + t)
-                                         * s->channels;
-        ls_pack_rows(panel, from + first_column, filter_floats(s), count, columns);
-        panel += count * LS_TILE_COLUMNS;
-        left -= count;
+    tap_at tap = tap_of(j, first_k);
+    for (size_t done = 0, count; done < depth; done += count, tap = tap_after(j, tap)) {
+        count = min_size(s->filters - tap.filter, depth - done);
+        const size_t r = j->row.first_tap + tap.row * s->stride_height;
+        const size_t t = j->column.first_tap + tap.column * s->stride_width;
+        const float *from = j->args->w
+                            + ((tap.filter * s->kernel_height + r) * s->kernel_width + t)
+                                  * s->channels;
+        ls_pack_rows(panel + done * LS_TILE_COLUMNS, from + first_column, filter_floats(s), count,
+                     columns);
     }
 }
 

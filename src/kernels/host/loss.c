@@ -79,10 +79,14 @@ static int32_t is_correct(const float *x, size_t classes, size_t label, float m)
     return x[label] != x[label] && !other;
 }
 
-/* e = exp(x - m). */
-static void exponentials(const float *x, float m, size_t count, float *e)
+static void subtract(const float *restrict x, float m, size_t count, float *restrict out)
 {
-    for (size_t i = 0; i < count; i++) e[i] = ls_expf(x[i] - m);
+    for (size_t i = 0; i < count; i++) out[i] = x[i] - m;
+}
+
+static void exponentiate(float *e, size_t count)
+{
+    for (size_t i = 0; i < count; i++) e[i] = ls_expf(e[i]);
 }
 
 /* Results of classes begin .. begin + count - 1 of a row, from their exponentials e and the row's
@@ -121,9 +125,9 @@ static void softmax_short_rows(const ls_softmax_loss_args *args, size_t begin, s
     for (size_t r = 0; r < rows; r++) {
         const float *x = args->logits + (begin + r) * C;
         m[r] = largest(x, C);
-        for (size_t i = 0; i < C; i++) e[r * C + i] = x[i] - m[r];
+        subtract(x, m[r], C, e + r * C);
     }
-    exponentials(e, 0.0f, rows * C, e);
+    exponentiate(e, rows * C);
     for (size_t r = 0; r < rows; r++) s[r] = block_sum(e + r * C, NULL, C);
     for (size_t r = 0; r < rows; r++) log_s[r] = ls_logf(s[r]);
     for (size_t r = 0; r < rows; r++) {
@@ -141,7 +145,8 @@ static void softmax_long_row(const ls_softmax_loss_args *args, size_t row)
     ls_tree_f32 blocks = { .depth = 0 };
     for (size_t i = 0; i < args->classes; i += BUFFER) {
         const size_t count = args->classes - i < BUFFER ? args->classes - i : BUFFER;
-        exponentials(x + i, m, count, e);
+        subtract(x + i, m, count, e);
+        exponentiate(e, count);
         ls_tree_push_f32(&blocks, block_sum(e, NULL, count));
     }
     const float s = ls_tree_root_f32(&blocks);
@@ -149,7 +154,8 @@ static void softmax_long_row(const ls_softmax_loss_args *args, size_t row)
     if (args->probability == NULL && args->dlogits == NULL) return;
     for (size_t i = 0; i < args->classes; i += BUFFER) {
         const size_t count = args->classes - i < BUFFER ? args->classes - i : BUFFER;
-        exponentials(x + i, m, count, e);
+        subtract(x + i, m, count, e);
+        exponentiate(e, count);
         softmax_results(args, row, i, count, e, s);
     }
 }

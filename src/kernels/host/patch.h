@@ -13,8 +13,8 @@
 #include "kernels/host/tile.h"
 
 /* Copy columns [begin, end) of the patches at `count` places, from `place` (counted over samples,
- * output rows and output columns), to to[i * to_step + (column - begin)]. May write up to
- * LS_LANES - 1 floats after each row (see ls_copy_over). */
+ * output rows and output columns), to to[i * to_step + (column - begin)]; to_step >= end - begin.
+ * What lies between the rows of `to` stays as it is. */
 void LS_HOST(patch_copy)(const ls_conv_shape *shape, const float *x, size_t begin, size_t end,
                          size_t place, size_t count, float *to, size_t to_step);
 

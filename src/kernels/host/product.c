@@ -103,6 +103,26 @@ static float *row_of_c(const job *j, size_t row)
     return p->place(p->operands, row / p->group) + row % p->group * p->step;
 }
 
+/* Part i of n of a length, cut as evenly as may be: [i * length / n, (i + 1) * length / n). This is
+ * the end of the part that begins at k. */
+static size_t even_end(size_t length, size_t part_max, size_t k)
+{
+    const size_t parts = ceil_div(length, part_max);
+    size_t i = k * parts / length;
+    if ((i + 1) * length / parts <= k) i++;
+    return (i + 1) * length / parts;
+}
+
+/* The end of the block of k that begins at k. */
+static size_t block_end(const ls_product *p, size_t k)
+{
+    if (p->depth == 0) return 0;
+    if (p->run == 0) return even_end(p->depth, LS_BLOCK_DEPTH, k);
+    const size_t run = k / p->run, runs = LS_BLOCK_DEPTH / p->run;
+    if (runs > 0) return even_end(p->depth / p->run, runs, run) * p->run;
+    return run * p->run + even_end(p->run, LS_BLOCK_DEPTH, k - run * p->run);
+}
+
 static void pack_panels(const ls_product *p, const part *a, size_t k, size_t depth)
 {
     float *panel = a->panels;
@@ -128,6 +148,7 @@ static void run_rows(const job *j, const part *a, size_t tile_index, size_t k, s
     ls_tile_source old = {C, p->step};
     ls_tile tile = {
         .rows = (int)(tile_row(j, tile_index + 1) - row),
+        .runs = 1,
         .depth = depth,
         .b = a->panels,
         .b_step = LS_TILE_COLUMNS,
@@ -168,13 +189,13 @@ static void run_part(void *arg, size_t task, int thread)
         .rows = scratch + PANELS_FLOATS,
         .partial = scratch + PANELS_FLOATS + ROWS_FLOATS,
     };
-    const size_t blocks = p->depth == 0 ? 1 : ceil_div(p->depth, LS_BLOCK_DEPTH);
-    for (size_t block = 0; block < blocks; block++) {
-        const size_t k = block * p->depth / blocks;
-        const size_t depth = (block + 1) * p->depth / blocks - k;
-        pack_panels(p, &a, k, depth);
-        for (size_t t = a.first_tile; t < a.last_tile; t++) run_rows(j, &a, t, k, depth);
-    }
+    size_t k = 0;
+    do {
+        const size_t end = block_end(p, k);
+        pack_panels(p, &a, k, end - k);
+        for (size_t t = a.first_tile; t < a.last_tile; t++) run_rows(j, &a, t, k, end - k);
+        k = end;
+    } while (k < p->depth); /* a product of depth 0 has one block too: it writes C */
 }
 
 void LS_HOST(product)(ls_pool *pool, const ls_product *p)

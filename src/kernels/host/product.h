@@ -15,12 +15,14 @@ typedef void ls_pack_fn(const void *operands, size_t first_k, size_t depth, size
                         size_t columns, float *panel);
 
 /* Point tile->a, a_row_step and a_step at A[first_row .. + tile->rows, first_k .. + depth): at the
- * operand itself, or at `buffer` after copying there, rows LS_ROW_STEP apart. */
+ * operand itself, or at `buffer` after copying there, rows LS_ROW_STEP apart. The tile comes with
+ * one run of `depth`; that may be changed to several runs. */
 typedef void ls_rows_fn(const void *operands, size_t first_row, size_t first_k, size_t depth,
                         float *buffer, ls_tile *tile);
 
 typedef struct {
     size_t rows, columns, depth;
+    size_t run; /* if not 0: k is runs of this many, and a block is whole runs or part of one */
     const void *operands;
     ls_rows_fn *take_rows;
     ls_pack_fn *pack;

@@ -35,19 +35,15 @@ INLINE void word_store(float *p, ls_vec x, int v, int vectors, size_t columns)
     else ls_vec_store(p + v * LS_LANES, x);
 }
 
-INLINE void tile_multiply(const ls_tile *t, ls_vec acc[][LS_TILE_VECTORS], int rows, int vectors)
+/* One run: the terms of `depth` successive k. Leaves the pointers after its last term. */
+INLINE void tile_run(const ls_tile *t, const float *a[], const float **b,
+                     ls_vec acc[][LS_TILE_VECTORS], int rows, int vectors)
 {
     const size_t row_step = t->a_row_step;
-    const float *a[(LS_TILE_ROWS + ROWS_PER_POINTER - 1) / ROWS_PER_POINTER];
-#pragma GCC unroll 16
-    for (int i = 0; i < rows; i += ROWS_PER_POINTER) {
-        a[i / ROWS_PER_POINTER] = t->a + (size_t)i * row_step;
-    }
-    const float *b = t->b;
     for (size_t k = t->depth; k > 0; k--) {
         ls_vec word[LS_TILE_VECTORS];
 #pragma GCC unroll 16
-        for (int v = 0; v < vectors; v++) word[v] = ls_vec_load(b + v * LS_LANES);
+        for (int v = 0; v < vectors; v++) word[v] = ls_vec_load(*b + v * LS_LANES);
 #pragma GCC unroll 16
         for (int i = 0; i < rows; i++) {
             const ls_vec x = ls_vec_set(
@@ -57,7 +53,20 @@ INLINE void tile_multiply(const ls_tile *t, ls_vec acc[][LS_TILE_VECTORS], int r
         }
 #pragma GCC unroll 16
         for (int i = 0; i < rows; i += ROWS_PER_POINTER) a[i / ROWS_PER_POINTER] += t->a_step;
-        b += t->b_step;
+        *b += t->b_step;
+    }
+}
+
+INLINE void tile_multiply(const ls_tile *t, ls_vec acc[][LS_TILE_VECTORS], int rows, int vectors)
+{
+    const float *a[(LS_TILE_ROWS + ROWS_PER_POINTER - 1) / ROWS_PER_POINTER];
+    const float *b = t->b;
+    for (size_t run = 0; run < t->runs; run++) {
+#pragma GCC unroll 16
+        for (int i = 0; i < rows; i += ROWS_PER_POINTER) {
+            a[i / ROWS_PER_POINTER] = t->a + run * t->a_run_step + (size_t)i * t->a_row_step;
+        }
+        tile_run(t, a, &b, acc, rows, vectors);
     }
 }
 
@@ -96,7 +105,7 @@ INLINE void tile_finish(const ls_tile *t, ls_vec acc[][LS_TILE_VECTORS], int row
     }
 }
 
-INLINE void tile_run(const ls_tile *t, int rows, int vectors)
+INLINE void tile_compute(const ls_tile *t, int rows, int vectors)
 {
     ls_vec acc[LS_TILE_ROWS][LS_TILE_VECTORS];
     if (t->from.p == NULL) {
@@ -126,9 +135,9 @@ INLINE void tile_run(const ls_tile *t, int rows, int vectors)
 typedef void tile_fn(const ls_tile *t);
 
 #define DEFINE_NARROW(rows)                                                                       \
-    static void tile_##rows##_narrow(const ls_tile *t) { tile_run(t, rows, 1); }
+    static void tile_##rows##_narrow(const ls_tile *t) { tile_compute(t, rows, 1); }
 #define DEFINE_WIDE(rows)                                                                         \
-    static void tile_##rows##_wide(const ls_tile *t) { tile_run(t, rows, LS_TILE_VECTORS); }
+    static void tile_##rows##_wide(const ls_tile *t) { tile_compute(t, rows, LS_TILE_VECTORS); }
 LS_TILE_ROW_COUNTS(DEFINE_NARROW)
 LS_TILE_ROW_COUNTS(DEFINE_WIDE)
 

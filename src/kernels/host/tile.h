@@ -21,14 +21,17 @@ typedef struct {
 } ls_tile_source;
 
 /* to[i,j] = finish(from[i,j] + sum over k of a[i,k] * b[k,j]), k ascending, 0 <= i < rows,
- * 0 <= j < columns. */
+ * 0 <= j < columns. k runs over `runs` runs of `depth` each; A's runs lie a_run_step apart, B's follow
+ * each other:
+ *     a[i, run * depth + k] = a[i * a_row_step + run * a_run_step + k * a_step]
+ *     b[run * depth + k, j] = b[(run * depth + k) * b_step + j] */
 typedef struct {
     int rows;                  /* 1 .. LS_TILE_ROWS */
     size_t columns;            /* 1 .. LS_TILE_COLUMNS */
-    size_t depth;              /* k; 0 is legal */
-    const float *a;            /* a[i,k] = a[i * a_row_step + k * a_step] */
-    size_t a_row_step, a_step;
-    const float *b;            /* b[k,j] = b[k * b_step + j]; whole vector words are read */
+    size_t runs, depth;        /* 0 is legal */
+    const float *a;
+    size_t a_row_step, a_run_step, a_step;
+    const float *b;            /* whole vector words are read */
     size_t b_step;
     ls_tile_source from;       /* the chain so far; p NULL: +0 */
     bool finish;               /* false: store the chain so far, the fields below are not used */

@@ -24,7 +24,7 @@
  *     then                       the fold's temporaries; its pieces are in dw itself
  *
  * A dense layer of a small batch has a leaf of few places and a huge dw: the planes' traffic, not
- * the multiplications, would set the pace. There a block is one tile, its planes stay in the first
+ * the multiplications, would set the pace. There a block is a few tiles, its planes stay in the first
  * level cache, and a patch is a contiguous row of x that needs no packing either.
  */
 #include "kernels/host/pack.h"
@@ -34,13 +34,20 @@
 
 /* Places up to which a dense layer's x is read where it lies, again for every tile of filters. */
 enum { DIRECT_PLACES = 2048 };
-/* The largest block, in tiles. */
-enum { BLOCK_ROW_TILES = 112 / LS_TILE_ROWS, BLOCK_PANELS = 256 / LS_TILE_COLUMNS };
+/* The largest block; where x is read directly, it is one panel wide. */
+enum { BLOCK_ROWS = 112, DIRECT_ROWS = 42, BLOCK_PANELS = 256 / LS_TILE_COLUMNS };
 
 enum { SCRATCH_FLOATS = LS_SCRATCH_BYTES / sizeof(float) };
 
 static size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
 static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
+
+/* Parts of at most `part` that make up `length`; one empty part for 0. A division is worth avoiding
+ * where a leaf is a handful of places. */
+static size_t part_count(size_t length, size_t part)
+{
+    return length <= part ? 1 : ceil_div(length, part);
+}
 
 typedef struct {
     const ls_conv_weight_gradient_args *args;
@@ -49,14 +56,14 @@ typedef struct {
     size_t slice_rows;      /* output rows of a slice */
     bool is_direct;         /* panels are read from x */
     int stack_planes;       /* entries of the slice stack */
-    size_t row_tiles, column_tiles;
-    size_t block_row_tiles, block_panels; /* the largest block */
+    size_t column_tiles;
+    size_t block_rows, block_panels; /* the largest block */
     ls_split split;         /* into tasks */
 } job;
 
-/* A block of dw and its memory. */
+/* A block of dw and its memory. Its rows are dealt to its tiles as evenly as may be. */
 typedef struct {
-    size_t first_row, rows, first_column, columns;
+    size_t first_row, rows, row_tiles, first_column, columns;
     float *panels;
     float *planes;
     size_t plane_step, plane_floats;
@@ -100,9 +107,10 @@ typedef struct {
     bool first, last; /* of the slice */
 } stretch;
 
-static void run_tile(const job *j, const block *b, const slice *s, stretch t, size_t row,
+static void run_tile(const job *j, const block *b, const slice *s, stretch t, size_t row_tile,
                      size_t column)
 {
+    const size_t row = row_tile * b->rows / b->row_tiles;
     const ls_conv_weight_gradient_args *a = j->args;
     const plane unfinished = scratch_plane(b, 0);
     const plane to = t.last ? s->to : unfinished;
@@ -111,8 +119,9 @@ static void run_tile(const job *j, const block *b, const slice *s, stretch t, si
         add[m] = (ls_tile_source){s->add[m].p + row * s->add[m].step + column, s->add[m].step};
     }
     ls_tile tile = {
-        .rows = (int)min_size(LS_TILE_ROWS, b->rows - row),
+        .rows = (int)((row_tile + 1) * b->rows / b->row_tiles - row),
         .columns = min_size(LS_TILE_COLUMNS, b->columns - column),
+        .runs = 1,
         .depth = t.depth,
         .a = a->dy + t.place * a->shape.filters + b->first_row + row,
         .a_row_step = 1,
@@ -148,15 +157,15 @@ static void pack_panels(const job *j, const block *b, stretch t)
 static void run_slice(const job *j, const block *b, const slice *s)
 {
     const size_t places = s->last_place - s->first_place;
-    const size_t count = places == 0 ? 1 : ceil_div(places, LS_BLOCK_DEPTH);
+    const size_t count = part_count(places, LS_BLOCK_DEPTH);
+    size_t begin = 0;
     for (size_t i = 0; i < count; i++) {
-        const size_t begin = i * places / count, end = (i + 1) * places / count;
+        const size_t end = i + 1 == count ? places : (i + 1) * places / count;
         const stretch t = {s->first_place + begin, end - begin, i == 0, i + 1 == count};
+        begin = end;
         pack_panels(j, b, t);
         for (size_t column = 0; column < b->columns; column += LS_TILE_COLUMNS) {
-            for (size_t row = 0; row < b->rows; row += LS_TILE_ROWS) {
-                run_tile(j, b, s, t, row, column);
-            }
+            for (size_t tile = 0; tile < b->row_tiles; tile++) run_tile(j, b, s, t, tile, column);
         }
     }
 }
@@ -179,15 +188,14 @@ static void run_leaf(const job *j, const block *b, int leaf)
     const ls_fold *fold = j->args->fold;
     const size_t first = fold->sample[leaf] * shape->out_height;
     const size_t last = fold->sample[leaf + 1] * shape->out_height;
-    /* An empty shard is one slice without places: +0. */
-    const size_t count = first == last ? 1 : ceil_div(last - first, j->slice_rows);
+    const size_t count = part_count(last - first, j->slice_rows);
     int top = 0;
     for (size_t i = 0; i < count; i++) {
         const size_t row = first + i * j->slice_rows;
-        slice s = {
-            .first_place = row * shape->out_width,
-            .last_place = min_size(row + j->slice_rows, last) * shape->out_width,
-        };
+        slice s; /* set field by field: `add` is long and mostly unused */
+        s.first_place = row * shape->out_width;
+        s.last_place = min_size(row + j->slice_rows, last) * shape->out_width;
+        s.add_count = 0;
         for (int adds = ls_tree_adds_after(i, count); adds > 0; adds--) {
             s.add[s.add_count++] = scratch_plane(b, top--);
         }
@@ -199,19 +207,21 @@ static void run_leaf(const job *j, const block *b, int leaf)
 
 /* -- blocks and tasks ----------------------------------------------------------------------------- */
 
-static void run_block(const job *j, size_t first_row_tile, size_t row_tiles, size_t first_panel,
+static void run_block(const job *j, size_t first_row, size_t rows, size_t first_panel,
                       size_t panels, float *scratch)
 {
-    block b = {
-        .first_row = first_row_tile * LS_TILE_ROWS,
-        .first_column = first_panel * LS_TILE_COLUMNS,
+    const size_t width = panels * LS_TILE_COLUMNS, first_column = first_panel * LS_TILE_COLUMNS;
+    const block b = {
+        .first_row = first_row,
+        .rows = rows,
+        .row_tiles = ceil_div(rows, LS_TILE_ROWS),
+        .first_column = first_column,
+        .columns = min_size(width, j->columns - first_column),
         .panels = scratch,
-        .planes = scratch + panels * LS_TILE_COLUMNS * LS_BLOCK_DEPTH + LS_LANES,
-        .plane_step = panels * LS_TILE_COLUMNS,
-        .plane_floats = row_tiles * LS_TILE_ROWS * panels * LS_TILE_COLUMNS,
+        .planes = scratch + width * LS_BLOCK_DEPTH,
+        .plane_step = width,
+        .plane_floats = rows * width,
     };
-    b.rows = min_size(row_tiles * LS_TILE_ROWS, j->args->shape.filters - b.first_row);
-    b.columns = min_size(panels * LS_TILE_COLUMNS, j->columns - b.first_column);
     for (int leaf = 0; leaf < j->args->fold->leaf_count; leaf++) run_leaf(j, &b, leaf);
 }
 
@@ -220,14 +230,14 @@ static void run_task(void *arg, size_t task, int thread)
     const job *j = arg;
     float *scratch = ls_pool_scratch(j->pool, thread);
     const size_t r = task / j->split.column_parts, c = task % j->split.column_parts;
-    const size_t last_row = (r + 1) * j->row_tiles / j->split.row_parts;
+    const size_t first_row = r * j->args->shape.filters / j->split.row_parts;
+    const size_t last_row = (r + 1) * j->args->shape.filters / j->split.row_parts;
+    const size_t first_panel = c * j->column_tiles / j->split.column_parts;
     const size_t last_panel = (c + 1) * j->column_tiles / j->split.column_parts;
-    for (size_t panel = c * j->column_tiles / j->split.column_parts; panel < last_panel;
-         panel += j->block_panels) {
+    for (size_t panel = first_panel; panel < last_panel; panel += j->block_panels) {
         const size_t panels = min_size(j->block_panels, last_panel - panel);
-        for (size_t row = r * j->row_tiles / j->split.row_parts; row < last_row;
-             row += j->block_row_tiles) {
-            run_block(j, row, min_size(j->block_row_tiles, last_row - row), panel, panels, scratch);
+        for (size_t row = first_row; row < last_row; row += j->block_rows) {
+            run_block(j, row, min_size(j->block_rows, last_row - row), panel, panels, scratch);
         }
     }
 }
@@ -250,7 +260,7 @@ static int stack_planes(const job *j)
     size_t most = 1;
     for (int i = 0; i < fold->leaf_count; i++) {
         const size_t rows = (fold->sample[i + 1] - fold->sample[i]) * j->args->shape.out_height;
-        if (ceil_div(rows, j->slice_rows) > most) most = ceil_div(rows, j->slice_rows);
+        if (part_count(rows, j->slice_rows) > most) most = part_count(rows, j->slice_rows);
     }
     int bits = 0;
     for (size_t done = most - 1; done > 0; done /= 2) bits++;
@@ -261,15 +271,13 @@ static int stack_planes(const job *j)
 static void choose_block(job *j)
 {
     const ls_fold *fold = j->args->fold;
-    j->block_row_tiles = j->is_direct ? 1 : BLOCK_ROW_TILES;
-    j->block_panels = j->is_direct ? 1 : BLOCK_PANELS;
     const size_t planes = (size_t)(1 + j->stack_planes + fold->slot_count - fold->piece_count);
-    const size_t tile = (size_t)LS_TILE_ROWS * LS_TILE_COLUMNS;
-    const size_t panel = (size_t)LS_TILE_COLUMNS * LS_BLOCK_DEPTH;
-    while (j->block_panels * (panel + planes * j->block_row_tiles * tile) + LS_LANES
+    j->block_rows = j->is_direct ? DIRECT_ROWS : BLOCK_ROWS;
+    j->block_panels = j->is_direct ? 1 : BLOCK_PANELS;
+    while (j->block_panels * LS_TILE_COLUMNS * (LS_BLOCK_DEPTH + planes * j->block_rows)
            > SCRATCH_FLOATS) {
-        if (j->block_row_tiles >= j->block_panels) j->block_row_tiles = j->block_row_tiles / 2;
-        else j->block_panels = j->block_panels / 2;
+        if (j->block_panels > 1) j->block_panels /= 2;
+        else j->block_rows /= 2;
     }
 }
 
@@ -285,15 +293,15 @@ ls_status LS_HOST(conv_weight_gradient)(ls_stream *stream, const ls_conv_weight_
         .is_direct = patches_are_rows(s) && places <= DIRECT_PLACES,
     };
     if (a->fold->leaf_count == 0 || s->filters == 0 || j.columns == 0) return LS_OK;
-    j.row_tiles = ceil_div(s->filters, LS_TILE_ROWS);
+    const size_t row_tiles = ceil_div(s->filters, LS_TILE_ROWS);
     j.column_tiles = ceil_div(j.columns, LS_TILE_COLUMNS);
     j.stack_planes = stack_planes(&j);
     choose_block(&j);
     const ls_split_problem problem = {
-        .row_tiles = j.row_tiles,
+        .row_tiles = row_tiles,
         .column_tiles = j.column_tiles,
         .depth = places,
-        .row_tiles_max = j.row_tiles,
+        .row_tiles_max = row_tiles,
         .column_tiles_max = j.column_tiles,
         .pack_cost = j.is_direct ? 0.05 : 0.3,
     };
