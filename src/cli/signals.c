@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /* signals.c -- one flag, set by a handler. See signals.h.
  *
- * A handler may only touch volatile sig_atomic_t, and call functions that are safe in it: _exit is.
- * Exit codes are the shell's: 128 + the signal's number, 130 and 143.
+ * A handler may only touch lock-free atomics, and call functions that are safe in it: _exit is. The
+ * flag is atomic and not just volatile because rank 0's thread reads it while the signal may be
+ * handled on any other. Exit codes are the shell's: 128 + the signal's number, 130 and 143.
  */
 #include "cli/signals.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <unistd.h>
 
-static volatile sig_atomic_t caught;
+static atomic_int caught;
 
 static void on_signal(int number)
 {
-    if (caught != 0) _exit(128 + number);
-    caught = number;
+    if (atomic_exchange(&caught, number) != 0) _exit(128 + number);
 }
 
 void ls_signals_catch(void)
@@ -28,10 +29,10 @@ void ls_signals_catch(void)
     signal(SIGPIPE, SIG_IGN);
 }
 
-int ls_signals_caught(void) { return caught; }
+int ls_signals_caught(void) { return atomic_load(&caught); }
 
 bool ls_signals_should_stop(void *unused)
 {
     (void)unused;
-    return caught != 0;
+    return atomic_load(&caught) != 0;
 }

@@ -492,8 +492,8 @@ static void test_a_signal_ends_a_run_with_a_checkpoint_and_how_to_continue(void 
     for (int i = 0; i < 2; i++) {
         char line[128], *argv[ARGUMENTS_MAX];
         int ends[2];
-        snprintf(line, sizeof line, "train linear --data digits --devices host:2 --epochs 1000 --out r%d",
-                 i);
+        snprintf(line, sizeof line, "train linear --data digits --devices host:2 --epochs 1000 "
+                 "--out r%d", i);
         split_words(line, argv);
         assert_int_equal(pipe(ends), 0);
         assert_int_equal(fcntl(ends[0], F_SETFD, FD_CLOEXEC), 0);
