@@ -117,6 +117,9 @@ static void test_headers_that_the_size_does_not_bear_out_are_refused(void **stat
     put(labels + 4, 99);
     refuse(IMAGE_BYTES, LABEL_BYTES - 1,
            "train-labels-idx1-ubyte: byte 4: 99 labels, expected 100");
+    put(labels + 4, 101);
+    refuse(IMAGE_BYTES, LABEL_BYTES + 1,
+           "train-labels-idx1-ubyte: byte 4: 101 labels, expected 100");
     put(labels, 0x803);
     refuse(IMAGE_BYTES, LABEL_BYTES, "train-labels-idx1-ubyte: byte 0: magic 0x00000803");
 }

@@ -165,6 +165,10 @@ static void test_headers_are_read_strictly(void **state)
                   "at most 18 digits");
     refuse_header("{'descr': '<f4', 'fortran_order': False, 'shape': "
                   "(900000000000000000, 900000000000000000), }", "expected more than 2^64");
+    data_folder_write(folder, "x.npy", "\x93NUMPY\001\000\xff\x00{'descr'", 18);
+    refuse_pair("byte 8: a header of 255 bytes, the file has 8 after it");
+    data_folder_write(folder, "x.npy", "\x93NUMPY\002\000\xff\xff\xff\xff", 12);
+    refuse_pair("byte 8: a header of 4294967295 bytes, the file has 0 after it");
     data_folder_text(folder, "x.npy", "\x93NUMPX\001 and so on");
     refuse_pair("byte 0: no .npy file");
     data_folder_text(folder, "x.npy", "\x93NUMPY\004 and so on");
