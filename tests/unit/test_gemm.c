@@ -166,6 +166,8 @@ static void test_blocks_and_parts_do_not_show_in_the_bits(void **state)
         {.M = 3, .N = 600, .K = 513, .accumulate = true},
         {.M = 150, .N = 40, .K = 512, .transpose_a = true, .transpose_b = true, .accumulate = true},
         {.M = 64, .N = 10, .K = 1024},
+        {.M = 30, .N = 40, .K = 512, .transpose_b = true},  /* rows of A share cache sets */
+        {.M = 512, .N = 40, .K = 30, .transpose_a = true},
         {.M = 1, .N = 1, .K = 2000},
     };
     naive_random n = {.state = 3};

@@ -2,8 +2,9 @@
 /* gemm.c -- the matrix product: how op(A) and op(B) are given to the loops of product.c.
  *
  * The micro-kernel reads A at any two steps, so A is used where it lies, transposed or not, except
- * where its rows lie so far apart in powers of two that a tile's rows would evict each other from
- * the cache. B is always packed: rows are copied, columns transposed in registers.
+ * where its rows as stored lie so far apart in powers of two that they would evict each other from
+ * the cache: then a tile's part of it is copied. B is always packed: rows are copied, columns
+ * transposed in registers.
  */
 #include "kernels/host/pack.h"
 #include "kernels/host/product.h"
@@ -11,20 +12,39 @@
 /* Rows this many bytes apart, or a multiple of it, share too few sets of the first level cache. */
 enum { ALIAS_BYTES = 2048 };
 
+/* Is a copy of A's part for a tile worth its cost? */
+static bool must_copy(const ls_gemm_args *g)
+{
+    const size_t step = g->transpose_a ? g->M : g->K;
+    return step * sizeof(float) % ALIAS_BYTES == 0 && g->N > LS_TILE_COLUMNS;
+}
+
+static void take_columns(const ls_gemm_args *g, const float *from, size_t depth, float *buffer,
+                         ls_tile *tile)
+{
+    tile->a = from;
+    tile->a_row_step = 1;
+    tile->a_step = g->M;
+    if (!must_copy(g)) return;
+    for (size_t k = 0; k < depth; k++) {
+        ls_copy_over(buffer + k * LS_TILE_ROWS, from + k * g->M, (size_t)tile->rows);
+    }
+    tile->a = buffer;
+    tile->a_step = LS_TILE_ROWS;
+}
+
 static void take_rows(const void *operands, size_t first_row, size_t first_k, size_t depth,
                       float *buffer, ls_tile *tile)
 {
     const ls_gemm_args *g = operands;
     if (g->transpose_a) {
-        tile->a = g->A + first_k * g->M + first_row;
-        tile->a_row_step = 1;
-        tile->a_step = g->M;
+        take_columns(g, g->A + first_k * g->M + first_row, depth, buffer, tile);
         return;
     }
     tile->a = g->A + first_row * g->K + first_k;
     tile->a_row_step = g->K;
     tile->a_step = 1;
-    if (g->K * sizeof(float) % ALIAS_BYTES != 0 || g->N <= LS_TILE_COLUMNS) return;
+    if (!must_copy(g)) return;
     for (int i = 0; i < tile->rows; i++) {
         ls_copy_over(buffer + i * LS_ROW_STEP, tile->a + (size_t)i * g->K, depth);
     }

@@ -52,10 +52,12 @@ static inline void ls_pack_columns(float *panel, const float *from, size_t step,
         for (size_t j = 0; j < LS_TILE_COLUMNS; j += LS_LANES) {
             ls_vec square[LS_LANES];
             for (size_t i = 0; i < LS_LANES; i++) {
-                const float *source = from + (j + i) * step + k;
-                square[i] = j + i >= columns   ? ls_vec_zero()
-                            : count < LS_LANES ? ls_vec_load_part(source, count)
-                                               : ls_vec_load(source);
+                if (j + i >= columns) square[i] = ls_vec_zero();
+                else if (count < LS_LANES) {
+                    square[i] = ls_vec_load_part(from + (j + i) * step + k, count);
+                } else {
+                    square[i] = ls_vec_load(from + (j + i) * step + k);
+                }
             }
             ls_vec_transpose(square);
             for (size_t i = 0; i < count; i++) {
