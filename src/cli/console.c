@@ -175,5 +175,18 @@ ls_observer ls_console_observer(ls_console *console)
 {
     return (ls_observer){ .plan = on_plan, .step = on_step, .epoch = on_epoch,
                           .explain = on_explain, .note = on_note,
-                          .should_stop = ls_signals_should_stop, .context = console };
+                          .should_stop = ls_signals_should_stop, .stuck = ls_console_leave,
+                          .context = console };
+}
+
+void ls_console_error(void)
+{
+    fflush(stdout);
+    fprintf(stderr, "lockstep: %s [%s]\n", ls_last_error(), ls_last_error_place());
+}
+
+void ls_console_leave(void)
+{
+    ls_console_error();
+    _exit(ls_exit_code(LS_ERR_DEVICE));
 }

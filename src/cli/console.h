@@ -28,6 +28,12 @@ void ls_console_init(ls_console *console);
 /* What to give to ls_train; borrows `console`. */
 ls_observer ls_console_observer(ls_console *console);
 
+/* Write this thread's error to standard error, as every error of the program is written. */
+void ls_console_error(void);
+
+/* The same, and end the process with code 5: an ls_stuck_fn. Does not return. */
+void ls_console_leave(void);
+
 /* Take a live line off the screen, before something else is printed. */
 void ls_console_clear(ls_console *console);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* eval.c -- `lockstep eval`: loss and metric of a checkpoint on a data set. */
+#include "cli/console.h"
 #include "cli/evaluation.h"
 
 #include <stdio.h>
@@ -25,7 +26,7 @@ ls_status ls_evaluate_argument(const ls_invocation *v, int part_flag, ls_evaluat
     LS_TRY(ls_invocation_config(v, &given));
     snprintf(out->data, sizeof out->data, "%s", given.data[0] ? given.data : out->stored.data);
     LS_TRY(ls_evaluate(out->checkpoint, out->data, given.devices, given.threads, given.timeout_s,
-                       out->train_part, &out->result, rows, columns));
+                       out->train_part, ls_console_leave, &out->result, rows, columns));
     if (out->result.data_note[0]) fprintf(stderr, "lockstep: %s\n", out->result.data_note);
     return LS_OK;
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/console.h"
 #include "cli/options.h"
 #include "nearest.h"
 #include "status.h"
@@ -86,7 +87,6 @@ int main(int argc, char **argv)
     }
     if (status == LS_OK) status = finish_output();
     if (status == LS_OK) return exit_code;
-    fflush(stdout);
-    fprintf(stderr, "lockstep: %s [%s]\n", ls_last_error(), ls_last_error_place());
+    ls_console_error();
     return ls_exit_code(status);
 }

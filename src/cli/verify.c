@@ -113,7 +113,7 @@ static ls_status train_recorded(ladder *l, const char *devices, recorded_run *ru
     snprintf(config.out, sizeof config.out, "%s/run-%d", l->folder, ++l->run_count);
     const ls_observer observer = { .plan = on_plan, .step = on_step, .epoch = on_epoch,
                                    .note = on_note, .should_stop = ls_signals_should_stop,
-                                   .context = run };
+                                   .stuck = ls_console_leave, .context = run };
     LS_TRY(ls_train(&config, &observer, &run->result));
     if (run->is_short) return ls_fail(LS_ERR_MEMORY, "no memory to record a run's losses");
     return LS_OK;
@@ -176,7 +176,7 @@ static ls_status evaluate(const ladder *l, const char *devices, const recorded_r
                           ls_evaluation *out)
 {
     return ls_evaluate(run->result.checkpoint, l->config.data, devices, l->config.threads,
-                       l->config.timeout_s, false, out, NULL, NULL);
+                       l->config.timeout_s, false, ls_console_leave, out, NULL, NULL);
 }
 
 static void print_evaluation(const ls_evaluation *e)

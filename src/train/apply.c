@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "train/evaluate.h"
 #include "train/state.h"
@@ -114,12 +113,6 @@ static ls_status open_replicas(applied *a, int threads, double timeout_s)
     return LS_OK;
 }
 
-static void leave_stuck(void)
-{
-    fprintf(stderr, "lockstep: %s [%s]\n", ls_last_error(), ls_last_error_place());
-    _exit(5);
-}
-
 static void report(const applied *a, const char *data, ls_evaluation *result)
 {
     const ls_task task = ls_dataset_describe(a->dataset)->task;
@@ -158,8 +151,8 @@ static void close_applied(applied *a)
 }
 
 ls_status ls_evaluate(const char *checkpoint, const char *data, const char *devices, int threads,
-                      double timeout_s, bool train_part, ls_evaluation *result, float **rows,
-                      size_t *columns)
+                      double timeout_s, bool train_part, ls_stuck_fn *stuck,
+                      ls_evaluation *result, float **rows, size_t *columns)
 {
     applied *a = calloc(1, sizeof *a);
     if (!a) return ls_fail(LS_ERR_MEMORY, "no memory for an evaluation");
@@ -172,7 +165,7 @@ ls_status ls_evaluate(const char *checkpoint, const char *data, const char *devi
         status = ls_evaluation_job_init(&a->job, a->dataset, part, a->list.count, a->group,
                                         outputs, rows != NULL);
     }
-    if (status == LS_OK) status = ls_group_run(a->group, evaluate_rank, a, leave_stuck);
+    if (status == LS_OK) status = ls_group_run(a->group, evaluate_rank, a, stuck);
     if (status == LS_OK) {
         report(a, data, result);
         if (rows) {

@@ -164,7 +164,7 @@ static void put_division(page *p, const ls_run *run, const ls_step_numbers *n)
         (double)(e->reduced * scale));
     float g = e->reduced * scale;
     const float l1 = (float)run->config.l1;
-    if (run->config.l2 > 0) g = fmaf((float)(2 * run->config.l2), e->before, g);
+    if (run->config.l2 > 0) g = ls_fmaf((float)(2 * run->config.l2), e->before, g);
     if (run->config.l1 > 0) g += e->before > 0 ? l1 : e->before < 0 ? -l1 : 0;
     put(p, "\nRegularised, once\n  l1 %g, l2 %g: regulariser %.9g, loss %.9g, gradient %.9g\n",
         run->config.l1, run->config.l2, n->regularizer, n->loss, (double)g);

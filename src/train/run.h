@@ -55,6 +55,7 @@ typedef struct {
 struct ls_run {
     ls_config config;             /* effective */
     ls_model model;
+    bool model_given;             /* the user named one; false: the checkpoint's */
     ls_dataset *dataset;
     ls_device_list list;
     int world_size, threads;

@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "io/sampler.h"
 #include "train/explain.h"
@@ -29,6 +28,7 @@ static const double DRAIN_SECONDS = 1;
  * without one. */
 static ls_status open_resumed(ls_run *run, ls_checkpoint **checkpoint, ls_saved_run *saved)
 {
+    run->model_given = ls_config_is_given(&run->config, ls_option_find("model"));
     LS_TRY(ls_resume_find(&run->config, run->resume_path, sizeof run->resume_path));
     if (!run->resume_path[0]) return LS_OK;
     LS_TRY(ls_checkpoint_open(run->resume_path, checkpoint));
@@ -58,6 +58,25 @@ static ls_status resolve_config(ls_run *run)
     return LS_OK;
 }
 
+/* The model that the user names; a run that continues has its own, `stored`, which must be equal if
+ * one is named at all. */
+static ls_status open_model(ls_run *run, const char *stored)
+{
+    const ls_config *config = &run->config;
+    const ls_dataset_info *data = ls_dataset_describe(run->dataset);
+    char *text = NULL;
+    if (stored && !run->model_given)
+        return ls_model_init(&run->model, config->model, stored, data);
+    LS_TRY(ls_model_text(config->model, &text));
+    const ls_status status = ls_model_init(&run->model, config->model, text, data);
+    free(text);
+    LS_TRY(status);
+    if (stored && strcmp(run->model.text, stored) != 0)
+        return ls_fail(LS_ERR_ARGUMENT, "model %s differs from the text stored in %s",
+                       config->model, run->resume_path);
+    return LS_OK;
+}
+
 static ls_status open_data_and_model(ls_run *run, const ls_saved_run *saved)
 {
     ls_config *config = &run->config;
@@ -69,16 +88,7 @@ static ls_status open_data_and_model(ls_run *run, const ls_saved_run *saved)
                        "identity %.16s..., expected %.16s... (%s)", config->data,
                        ls_dataset_identity(run->dataset), saved->text[LS_SAVED_IDENTITY],
                        saved->text[LS_SAVED_DATA]);
-    char *text = NULL;
-    LS_TRY(ls_model_text(config->model, &text));
-    if (resumed && strcmp(text, saved->text[LS_SAVED_MODEL]) != 0) {
-        free(text);
-        return ls_fail(LS_ERR_ARGUMENT, "model %s differs from the text stored in %s",
-                       config->model, run->resume_path);
-    }
-    const ls_status status = ls_model_init(&run->model, config->model, text, data);
-    free(text);
-    LS_TRY(status);
+    LS_TRY(open_model(run, resumed ? saved->text[LS_SAVED_MODEL] : NULL));
     if (config->until.metric[0]
         && !ls_history_has(config->until.metric, data->task, data->count[LS_PART_TEST] > 0))
         return ls_fail(LS_ERR_ARGUMENT, "--until %s: this run has no such column (loss, %s%s)",
@@ -464,13 +474,6 @@ static bool is_drained(const ls_run *run)
     return true;
 }
 
-/* Something answers no abort and holds memory that cannot be freed: say why, and go. */
-static void leave_stuck(void)
-{
-    fprintf(stderr, "lockstep: %s [%s]\n", ls_last_error(), ls_last_error_place());
-    _exit(5);
-}
-
 ls_status ls_train(const ls_config *config, const ls_observer *observer, ls_train_result *result)
 {
     ls_run *run = calloc(1, sizeof *run);
@@ -481,8 +484,8 @@ ls_status ls_train(const ls_config *config, const ls_observer *observer, ls_trai
     run->result = result;
     ls_status status = open_run(run);
     if (status == LS_OK) {
-        status = ls_group_run(run->group, ls_rank_run, run, leave_stuck);
-        if (status != LS_OK && !is_drained(run)) leave_stuck();
+        status = ls_group_run(run->group, ls_rank_run, run, observer->stuck);
+        if (status != LS_OK && !is_drained(run)) observer->stuck();
     }
     close_run(run);
     free(run);

@@ -49,6 +49,8 @@ typedef struct {
     const ls_log_line *line;
 } ls_step_report;
 
+typedef void ls_stuck_fn(void);
+
 typedef struct {
     void (*plan)(void *context, const ls_train_plan *plan);
     void (*step)(void *context, const ls_step_report *report);
@@ -60,8 +62,11 @@ typedef struct {
      * device that comes with kernels keeps them. */
     ls_status (*open_device)(void *context, int rank, int threads, atomic_ulong *progress,
                              ls_device **out);
+    /* Some thread answers no abort and holds memory that cannot be freed: must write ls_last_error
+     * and end the process with code 5. */
+    ls_stuck_fn *stuck;
     void *context;
-} ls_observer; /* any function may be NULL */
+} ls_observer; /* any function but `stuck` may be NULL */
 
 /* Where rank 0's time went, seconds; they sum to the steps' time. */
 typedef struct {
@@ -93,11 +98,12 @@ typedef struct {
 
 /* Evaluate a checkpoint on the test part of `data` (the training part if there is no test part,
  * or if `train_part`), on `devices`, `threads` each (0: auto). The same bits for any N, batch
- * and thread count. `rows`, if not NULL, receives per sample `columns` numbers (probabilities,
+ * and thread count. `stuck`: as the observer's. `rows`, if not NULL, receives per sample `columns` numbers (probabilities,
  * or predictions), owned by the caller: what predict prints. */
 LS_MUST_USE ls_status ls_evaluate(const char *checkpoint, const char *data, const char *devices,
                                   int threads, double timeout_s, bool train_part,
-                                  ls_evaluation *result, float **rows, size_t *columns);
+                                  ls_stuck_fn *stuck, ls_evaluation *result, float **rows,
+                                  size_t *columns);
 
 /* The configuration and model text stored in a checkpoint. Errors: FORMAT. */
 LS_MUST_USE ls_status ls_checkpoint_config(const char *checkpoint, ls_config *config);

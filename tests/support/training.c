@@ -42,6 +42,12 @@ static void on_explain(void *context, const char *text)
     snprintf(t->explanation, sizeof t->explanation, "%s", text);
 }
 
+void training_stuck(void)
+{
+    fprintf(stderr, "lockstep: %s\n", ls_last_error());
+    _exit(5);
+}
+
 /* Asked at the end of each step, before the step is reported. */
 static bool should_stop(void *context)
 {
@@ -61,7 +67,7 @@ training *training_create(void)
     }
     t->observer = (ls_observer){ .plan = on_plan, .step = on_step, .epoch = on_epoch,
                                  .explain = on_explain, .should_stop = should_stop,
-                                 .context = t };
+                                 .stuck = training_stuck, .context = t };
     ls_config_init(&t->config);
     return t;
 }

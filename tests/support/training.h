@@ -54,6 +54,9 @@ void training_must_run(training *t);
 const char *training_weights(training *t, const char *name, const char *tensor, size_t out,
                              size_t in, const float *values);
 
+/* An ls_stuck_fn: writes the error to stderr and ends the process with code 5. */
+void training_stuck(void);
+
 /* Tensor `tensor` of the latest run's last checkpoint, copied to x[count]. */
 void training_tensor(training *t, const char *tensor, float *x, size_t count);
 
