@@ -306,7 +306,7 @@ LS_INLINE float ls_expf(float x)
     return x < -87.0f ? 0.0f : high;
 }
 
-/* ln x within 1 ulp, denormal x included; -inf for 0, NaN below 0 and for NaN, +inf for +inf.
+/* ln x within 0.87 ulp, denormal x included; -inf for 0, NaN below 0 and for NaN, +inf for +inf.
  * x = 2^e m with sqrt(1/2) <= m < sqrt(2). With f = m - 1 and s = f / (2 + f),
  * ln m = 2 atanh s = 2s + 2/3 s^3 + 2/5 s^5 + ...; written as f - (f^2/2 - s (f^2/2 + R)),
  * R = 2/3 s^2 + 2/5 s^4 + ..., because f is exact and 2s is not. |s| <= 0.172; the first term left

@@ -96,6 +96,26 @@ static void test_an_element_is_kept_by_its_philox_word(void **state)
     check((ls_dropout_args){ .samples = 3, .elements = 0, .scale = 1.0f }, 1, 0);
 }
 
+static void test_a_word_equal_to_the_threshold_is_kept(void **state)
+{
+    (void)state;
+    const float x[1] = { 2.0f };
+    const uint32_t index[1] = { 77 };
+    uint32_t word[4];
+    ls_random_words(9, LS_RANDOM_DROPOUT, 2, 1, index[0], 0, word);
+    for (int m = 0; m < all.count; m++) {
+        float y[1];
+        ls_dropout_args args = { .samples = 1, .elements = 1, .index = index, .seed = 9,
+                                 .epoch = 1, .layer = 2, .threshold = word[0], .scale = 1.5f,
+                                 .x = x, .y = y };
+        assert_int_equal(ls_dropout(&all.machine[m].stream, &args), LS_OK);
+        assert_true(y[0] == 3.0f);
+        args.threshold++;
+        assert_int_equal(ls_dropout(&all.machine[m].stream, &args), LS_OK);
+        assert_true(y[0] == 0.0f);
+    }
+}
+
 static void test_rate_zero_keeps_everything(void **state)
 {
     (void)state;
@@ -136,6 +156,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_philox_gives_the_known_answers),
         cmocka_unit_test(test_an_element_is_kept_by_its_philox_word),
+        cmocka_unit_test(test_a_word_equal_to_the_threshold_is_kept),
         cmocka_unit_test(test_rate_zero_keeps_everything),
         cmocka_unit_test(test_the_dropped_share_is_the_rate),
     };

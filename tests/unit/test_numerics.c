@@ -120,6 +120,12 @@ static void test_soft_fused_multiply_add_rounds_once(void **state)
     naive_random random = { 3 };
     for (int i = 0; i < 1000000; i++) {
         float a = any_float(&random), b = any_float(&random), c = any_float(&random);
+        if (i % 16 == 0) { /* half an ulp of c, but for 2^-46 of it: lost in double, not a tie */
+            a = ldexpf(naive_next(&random) & 1 ? 1.0f + 0x1p-23f : -1.0f - 0x1p-23f, i % 50);
+            b = 1.0f - 0x1p-23f;
+            c = ldexpf((float)(0x800000 + (naive_next(&random) & 0x7fffff)), i % 50 + 1);
+            if (naive_next(&random) & 1) c = -c;
+        }
         if (i % 4 == 1) c = -(a * b);                         /* cancels all but the rounding */
         if (i % 4 == 2) c = nextafterf(a * b, c) * -0x1p23f;  /* ties and near ties */
         if (i % 4 == 3) {                                     /* denormal results */
@@ -197,12 +203,12 @@ static void test_exp_is_within_1_1_ulp_and_ends_where_it_says(void **state)
     assert_true(isnan(ls_expf(NAN)));
 }
 
-static void test_log_is_within_1_ulp_from_denormals_up(void **state)
+static void test_log_is_within_0_87_ulp_from_denormals_up(void **state)
 {
     (void)state;
     for (uint32_t bits = 1; bits < 0x7f800000u; bits += 2039) {
         const float x = ls_float_of_bits(bits);
-        assert_true(ulps(ls_logf(x), log((double)x)) < 1.0);
+        assert_true(ulps(ls_logf(x), log((double)x)) < 0.87);
     }
     assert_int_equal(bits_of(ls_logf(1.0f)), 0);
     assert_true(ls_logf(0.0f) == -INFINITY && ls_logf(-0.0f) == -INFINITY);
@@ -232,7 +238,7 @@ int main(void)
         cmocka_unit_test(test_a_digest_sees_every_bit_and_no_order),
         cmocka_unit_test(test_slots_below_2_to_the_minus_100_become_plus_zero),
         cmocka_unit_test(test_exp_is_within_1_1_ulp_and_ends_where_it_says),
-        cmocka_unit_test(test_log_is_within_1_ulp_from_denormals_up),
+        cmocka_unit_test(test_log_is_within_0_87_ulp_from_denormals_up),
         cmocka_unit_test(test_cos_is_right_to_double_precision_over_half_a_period),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

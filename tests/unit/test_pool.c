@@ -148,6 +148,8 @@ static void test_padding_is_not_scanned(void **state)
     check_shape(&(ls_pool_shape){ 2, 5, 5, 4, 3, 3, 3, 3, 2, 1, 3, 2 }, 2, 0);
     check_shape(&(ls_pool_shape){ 2, 6, 6, 18, 3, 3, 2, 2, 1, 1, 3, 3 }, 3, 0);
     check_shape(&(ls_pool_shape){ 1, 1, 1, 3, 2, 2, 2, 2, 1, 1, 1, 1 }, 4, 0);
+    check_shape(&(ls_pool_shape){ 2, 4, 4, 5, 2, 2, 2, 2, 1, 0, 2, 2 }, 5, 0); /* last row bare */
+    check_shape(&(ls_pool_shape){ 2, 4, 4, 5, 2, 2, 2, 2, 0, 1, 2, 2 }, 6, 0); /* last column */
 }
 
 static void test_windows_that_overlap_add_their_gradients_in_order(void **state)
