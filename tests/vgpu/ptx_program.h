@@ -15,7 +15,8 @@ enum {
     VGPU_LANES = 32,
     VGPU_OPERANDS = 6,       /* most that an instruction has (shfl.sync, ld.v4 and its address) */
     VGPU_BARRIERS = 16,      /* of a block */
-    VGPU_SHARED_BASE = 1024, /* first address of shared memory: 0 stays invalid */
+    VGPU_SHARED_BASE = 1024,       /* address of static shared memory: 0 stays invalid */
+    VGPU_DYNAMIC_BASE = 1 << 20,   /* of dynamic shared memory, apart: an overrun shows */
     VGPU_ROW_ALIGN = 64,
 };
 
@@ -123,6 +124,13 @@ typedef struct {
     size_t count;
 } vgpu_branch_table;
 
+/* A variable's address in the constants, known per device only: written there when it runs. */
+typedef struct {
+    size_t offset; /* of the row, 32 times 8 bytes */
+    size_t variable;
+    int64_t addend;
+} vgpu_patch;
+
 /* A kernel with its code. vgpu_kernel is its first member: vgpu_run casts back. */
 typedef struct {
     vgpu_kernel kernel;
@@ -130,6 +138,8 @@ typedef struct {
     size_t code_count;
     unsigned char *constants; /* owned */
     size_t constant_bytes;
+    vgpu_patch *patches; /* owned */
+    size_t patch_count;
     size_t register_bytes;
     vgpu_branch_table *tables; /* owned */
     size_t table_count;
