@@ -19,4 +19,23 @@ int ls_cuda_usable_count(const char **why);
 /* Open GPU `ordinal`. `progress` may be NULL. Errors: DEVICE, MEMORY. */
 LS_MUST_USE ls_status ls_device_open_cuda(int ordinal, atomic_ulong *progress, ls_device **out);
 
+/* -- for kernels/cuda/ ------------------------------------------------------------------------- */
+
+/* One launch of a kernel of the image. */
+typedef struct {
+    const char *kernel;  /* its name there: a string literal, looked up once per device */
+    unsigned grid[3];    /* none may be 0 */
+    unsigned block;      /* threads */
+    const void *params;  /* the kernel's only argument, its parameter struct; copied by the call */
+    size_t param_bytes;
+} ls_cuda_launch_args;
+
+/* `stream` belongs to a CUDA device. Async. Errors: DEVICE. */
+LS_MUST_USE ls_status ls_cuda_launch(ls_stream *stream, const ls_cuda_launch_args *launch);
+
+/* Device memory of the stream's own, 256-byte aligned, made with it: where an op leaves what its
+ * next launch reads. Its contents outlive no op. */
+enum { LS_CUDA_WORKSPACE_BYTES = 4 << 20 };
+void *ls_cuda_workspace(const ls_stream *stream);
+
 #endif
