@@ -385,7 +385,7 @@ const char *ls_comm_reason(const ls_comm *comm)
     return comm->reason;
 }
 
-/* -- the frame of a call ----------------------------------------------------------------------- */
+/* -- the frame of a call ---------------------------------------------------------------------- */
 
 ls_status ls_comm_begin(ls_comm *comm, int rank, const ls_call *call)
 {
@@ -458,7 +458,7 @@ ls_status ls_comm_ledger_room(ls_comm *comm, int rank, size_t count)
     return ls_ledger_compare(&me->ledger);
 }
 
-/* -- the check --------------------------------------------------------------------------------- */
+/* -- the check -------------------------------------------------------------------------------- */
 
 /* The rank whose digest of result i most ranks share; with a tie the lowest. */
 static int majority_rank(ls_comm *comm, int rank, size_t i)

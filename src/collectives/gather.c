@@ -104,7 +104,7 @@ static ls_status open_way(ls_comm *comm, ls_comm_rank *me, int to, void **there)
     return ls_stream_wait(&me->channel.out, theirs->ready);
 }
 
-/* -- gather ------------------------------------------------------------------------------------ */
+/* -- gather ----------------------------------------------------------------------------------- */
 
 /* The block of the rank at `place`. */
 static block_move rows_of(const ls_comm *comm, int place, size_t row_bytes)
@@ -152,7 +152,7 @@ ls_status ls_gather(ls_comm *comm, int rank, void *rows, size_t row_bytes, ls_ev
     return ls_comm_end(comm, rank, done);
 }
 
-/* -- broadcast --------------------------------------------------------------------------------- */
+/* -- broadcast -------------------------------------------------------------------------------- */
 
 static ls_status broadcast_slice(ls_comm *comm, ls_comm_rank *me, ls_span span, float *x,
                                  void *there)

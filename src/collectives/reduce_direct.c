@@ -55,7 +55,7 @@ static ls_transfer transfer_of(const direct_call *call, int hop)
     return (ls_transfer){ "bucket", call->pieces->bucket, hop };
 }
 
-/* -- offer ------------------------------------------------------------------------------------- */
+/* -- offer ------------------------------------------------------------------------------------ */
 
 /* Enqueue what an offer carries. Where the owner reads the pieces itself only digests travel, as if
  * the pieces were empty. */
@@ -89,7 +89,7 @@ static ls_status offer(const direct_call *call, int owner)
     return ls_link_send_end(link, &call->me->channel);
 }
 
-/* -- collect ----------------------------------------------------------------------------------- */
+/* -- collect ---------------------------------------------------------------------------------- */
 
 /* Take one rank's offer: its sources into args->source[source ...], its digests into the ledger. */
 static ls_status take_offer(const direct_call *call, int from, ls_span span, int source,
@@ -181,7 +181,7 @@ static ls_status collect(const direct_call *call)
     return LS_OK;
 }
 
-/* -- announce, accept -------------------------------------------------------------------------- */
+/* -- announce, accept ------------------------------------------------------------------------- */
 
 static ls_status announce(const direct_call *call, int to)
 {
@@ -212,7 +212,7 @@ static ls_status accept_sum(const direct_call *call, int owner)
     return ls_link_recv_end(link, channel);
 }
 
-/* -- one slice --------------------------------------------------------------------------------- */
+/* -- one slice -------------------------------------------------------------------------------- */
 
 static ls_status move_slice(const direct_call *call)
 {

@@ -47,7 +47,7 @@ static unsigned char *stage_at(const ring_call *call, int slice)
     return call->me->stage + (size_t)slice * call->comm->stage_bytes;
 }
 
-/* -- merging ----------------------------------------------------------------------------------- */
+/* -- merging ---------------------------------------------------------------------------------- */
 
 /* Where a merge takes what arrived and puts what it makes. */
 typedef struct {
@@ -94,7 +94,7 @@ static ls_status merge_pieces(const ring_call *call, const merge_place *at)
     return LS_OK;
 }
 
-/* -- first half -------------------------------------------------------------------------------- */
+/* -- first half ------------------------------------------------------------------------------- */
 
 /* Send this rank's own pieces as they are, behind them their digests. */
 static ls_status push_own(const ring_call *call, ls_span span)
@@ -123,13 +123,11 @@ static ls_status push_stage(const ring_call *call, const ls_tree_stop *stop, ls_
                         ls_payload_bytes(span.count, stop->out_count));
 }
 
-/* FAST, stop 0, several pieces: their sum is staged and leaves in their place. */
+/* FAST, stop 0, several pieces: their sum is staged and leaves in their place. What an earlier call
+ * sent from this area has been read: it came back on `in`, in the finished chunks. */
 static ls_status stage_own_sum(const ring_call *call, ls_span span, int slice)
 {
     ls_comm_rank *me = call->me;
-    /* The last call's sends from this area lie on out, before its last record. */
-    LS_TRY(ls_event_record(&me->left, &me->channel.out));
-    LS_TRY(ls_stream_wait(&me->channel.in, &me->left));
     const merge_place at = { .stop = &me->stop[0], .span = span, .stage = stage_at(call, slice) };
     LS_TRY(merge_pieces(call, &at));
     return ls_event_record(&me->made[slice], &me->channel.in);
@@ -206,7 +204,7 @@ static ls_status recv_pieces(const ring_call *call, int step, int chunk, int sli
     return ls_link_recv_end(call->from_previous, &me->channel);
 }
 
-/* -- second half ------------------------------------------------------------------------------- */
+/* -- second half ------------------------------------------------------------------------------ */
 
 static ls_status send_result(const ring_call *call, int step, int chunk, int slice)
 {
@@ -239,7 +237,7 @@ static ls_status recv_result(const ring_call *call, int step, int chunk, int sli
     return ls_link_recv_end(call->from_previous, &me->channel);
 }
 
-/* -- the ring ---------------------------------------------------------------------------------- */
+/* -- the ring --------------------------------------------------------------------------------- */
 
 static ls_status move_slice(const ring_call *call, int step, int slice)
 {

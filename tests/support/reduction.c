@@ -11,7 +11,7 @@
 #include "numerics.h"
 #include "support/ranks.h"
 
-/* -- what must come out ------------------------------------------------------------------------ */
+/* -- what must come out ----------------------------------------------------------------------- */
 
 float shard_value(uint64_t seed, int shard, size_t i)
 {
@@ -78,7 +78,7 @@ void reduction_expect(reduction *r)
     }
 }
 
-/* -- a rank ------------------------------------------------------------------------------------ */
+/* -- a rank ----------------------------------------------------------------------------------- */
 
 static ls_status open_rank(reduction *r, int rank)
 {
@@ -106,7 +106,7 @@ static void close_rank(reduction *r, int rank)
     ls_stream_free(&mine->compute);
 }
 
-/* -- the comm ---------------------------------------------------------------------------------- */
+/* -- the comm --------------------------------------------------------------------------------- */
 
 static ls_pair_kind pair_kind(pair_pattern pattern, int a, int b)
 {

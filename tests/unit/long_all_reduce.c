@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* long_all_reduce.c -- every algorithm, shard count, world size, pair kind and buffer size: the bits
- * of the canonical tree. `ninja check-long` runs it; test_all_reduce.c has the small part.
+/* long_all_reduce.c -- every algorithm, shard count, world size, pair kind and buffer size: the
+ * bits of the canonical tree. `ninja check-long` runs it; test_all_reduce.c has the small part.
  */
 #include "support/test.h"
 

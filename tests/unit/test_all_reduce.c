@@ -277,10 +277,18 @@ static void test_a_step_may_have_more_contributions_than_the_ledger(void **state
     assert_bodies(&settings, 20000, reduce_often);
 }
 
-static ls_status verify_too_late(reduction *r, int rank, reduction_rank *mine)
+static void test_a_full_ledger_is_compared_before_it_starts_again(void **state)
 {
-    LS_TRY(reduce_often(r, rank, mine));
-    return LS_OK;
+    (void)state;
+    fault f = { .kind = FAULT_FLIP, .n = 2, .flip_bit = 77 };
+    const reduction_settings settings = { .world_size = 3, .shard_count = 8, .slice_floats = 32,
+                                          .count_max = 20000, .calls_max = 40, .fault = &f,
+                                          .fault_rank = 1 };
+    body_run run;
+    assert_int_equal(run_bodies(&run, &settings, 20000, reduce_often), LS_ERR_DIVERGED);
+    assert_non_null(strstr(ls_last_error(), "bucket 0, ring step 0 (shards "));
+    assert_non_null(strstr(ls_last_error(), "link 1 -> 2"));
+    reduction_close(&run.r);
 }
 
 static void test_more_calls_than_announced_are_refused(void **state)
@@ -289,7 +297,7 @@ static void test_more_calls_than_announced_are_refused(void **state)
     const reduction_settings settings = { .world_size = 2, .shard_count = 2, .count_max = 100,
                                           .calls_max = 39 };
     body_run run;
-    assert_int_equal(run_bodies(&run, &settings, 100, verify_too_late), LS_ERR_ARGUMENT);
+    assert_int_equal(run_bodies(&run, &settings, 100, reduce_often), LS_ERR_ARGUMENT);
     assert_non_null(strstr(ls_last_error(), "at most 39"));
     reduction_close(&run.r);
 }
@@ -573,6 +581,7 @@ int main(void)
         cmocka_unit_test(test_a_gather_brings_every_row_to_every_rank),
         cmocka_unit_test(test_a_broadcast_brings_rank_0s_buffer_to_every_rank),
         cmocka_unit_test(test_a_step_may_have_more_contributions_than_the_ledger),
+        cmocka_unit_test(test_a_full_ledger_is_compared_before_it_starts_again),
         cmocka_unit_test(test_more_calls_than_announced_are_refused),
         cmocka_unit_test(test_another_bucket_is_refused_naming_both_sides),
         cmocka_unit_test(test_another_count_is_refused_naming_both_sides),

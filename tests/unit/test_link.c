@@ -53,7 +53,7 @@ static void pair_close(pair *p)
     ls_group_destroy(p->group);
 }
 
-/* -- both sides in one thread: what each call does --------------------------------------------- */
+/* -- both sides in one thread: what each call does -------------------------------------------- */
 
 static ls_status send_words(pair *p, uint32_t first)
 {

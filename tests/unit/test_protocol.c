@@ -56,7 +56,7 @@ static const char *const MUTANT_NAME[MUTANTS] = {
     "free before read", "no stage wait", "no made wait", "no full wait",
 };
 
-/* -- the machine ------------------------------------------------------------------------------- */
+/* -- the machine ------------------------------------------------------------------------------ */
 
 typedef unsigned clock_vector[STREAMS_MAX];
 
@@ -252,7 +252,7 @@ static void run_world(world *w)
     }
 }
 
-/* -- names of cells, events, counters, streams ------------------------------------------------- */
+/* -- names of cells, events, counters, streams ------------------------------------------------ */
 
 enum { STREAM_COMPUTE, STREAM_OUT, STREAM_IN };
 enum { EVENT_READY, EVENT_DONE, EVENT_LEFT, EVENT_MADE, EVENTS_OF_RANK = EVENT_MADE + SLICES_MAX };
@@ -614,7 +614,7 @@ static void write_program(world *w, int rank)
     }
 }
 
-/* -- many worlds ------------------------------------------------------------------------------- */
+/* -- many worlds ------------------------------------------------------------------------------ */
 
 static world *world_create(void)
 {

@@ -142,7 +142,7 @@ static void test_slices_cover_each_chunk_in_order(void **state)
     }
 }
 
-/* -- the page ---------------------------------------------------------------------------------- */
+/* -- the page --------------------------------------------------------------------------------- */
 
 static void test_the_page_of_two_ranks_is_this(void **state)
 {
