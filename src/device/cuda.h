@@ -1,41 +1,100 @@
 /* SPDX-License-Identifier: MIT */
-/* cuda.h -- the GPUs of this machine: how many are usable, why none is, and how to open one.
+/* cuda.h -- the GPUs of this machine: what they are, how to open one, and how to launch on it.
  *
- * A build links one of two implementations: the driver's, or cuda_absent.c, which has none. No
- * code asks which.
+ * A build links one of two implementations: the driver's (cuda.c and what it uses), or
+ * cuda_absent.c, which has none. No code asks which. Nothing here names a type of the toolkit, so
+ * whatever includes this file builds without one.
+ *
+ * The driver belongs to the process: it is loaded by the first call that needs it and stays.
+ * Every function may be called from any thread; a launch, by device.h's rule, from the owner's.
  */
 #ifndef LS_DEVICE_CUDA_H
 #define LS_DEVICE_CUDA_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
 
 #include "device/device.h"
 #include "status.h"
+
+/* -- what is there ----------------------------------------------------------------------------- */
 
 /* GPUs that can be opened, with ordinals 0 .. count-1. If there is none, `*why` says why, in words
  * that fit behind "no usable GPU: "; it stays valid for the life of the program. */
 int ls_cuda_usable_count(const char **why);
 
-/* Open GPU `ordinal`. `progress` may be NULL. Errors: DEVICE, MEMORY. */
+/* What a GPU says of itself without being opened. */
+typedef struct {
+    char name[80];            /* "NVIDIA H200" */
+    int capability;           /* 90 for 9.0 */
+    int multiprocessor_count;
+    size_t memory_bytes;      /* all of it */
+    bool time_limited;        /* kernels that run long are ended: a display is attached */
+    char pci[16];             /* "0000:17:00.0", or "" */
+    int pcie_generation, pcie_generation_max; /* now (idle links may step down), possible; 0: */
+    int pcie_width, pcie_width_max;           /* lanes, likewise                      unknown */
+    int numa_node;            /* -1: unknown or none */
+} ls_cuda_facts;
+LS_MUST_USE ls_status ls_cuda_facts_read(int ordinal, ls_cuda_facts *out);
+
+/* Bytes of an open GPU's memory that are in use now, by this process and by others. */
+LS_MUST_USE ls_status ls_cuda_used_bytes(ls_device *device, size_t *out);
+
+/* -- pairs ------------------------------------------------------------------------------------- */
+
+/* Probe every ordered pair of `count` GPUs (count 0: of all GPUs) in a child process, and remember
+ * the verdicts. Peer access counts as absent where this was not called. Called before the driver
+ * is needed here, so that what kills a process kills only the child. Blocks: at most 20 s.
+ * A machine or build without a driver has nothing to probe. */
+void ls_cuda_probe(const int *ordinal, int count);
+
+/* May GPU `from` access the memory of GPU `to`? `*why_not`, valid for the life of the program, says
+ * why if it may not ("cuDeviceCanAccessPeer says no", "the probe's copy arrived changed"). */
+bool ls_cuda_pair_is_proven(int from, int to, const char **why_not);
+
+/* With how many others GPU `ordinal` may have peer access at a time, as the probe found. */
+int ls_cuda_partner_max(int ordinal);
+
+/* -- devices ----------------------------------------------------------------------------------- */
+
+/* Open GPU `ordinal`. Devices opened on one GPU share its context and its modules. `progress` may
+ * be NULL. Errors: DEVICE, MEMORY. */
 LS_MUST_USE ls_status ls_device_open_cuda(int ordinal, atomic_ulong *progress, ls_device **out);
 
-/* -- for kernels/cuda/ ------------------------------------------------------------------------- */
+/* -- launches (kernels/cuda/launch.c) ---------------------------------------------------------- */
 
-/* One launch of a kernel of the image. */
+/* One kernel of the image, as a table of launch.c lists it. */
 typedef struct {
-    const char *kernel;  /* its name there: a string literal, looked up once per device */
-    unsigned grid[3];    /* none may be 0 */
-    unsigned block;      /* threads */
-    const void *params;  /* the kernel's only argument, its parameter struct; copied by the call */
-    size_t param_bytes;
-} ls_cuda_launch_args;
+    const char *name;       /* its extern "C" name */
+    unsigned thread_count;  /* most threads of a block that is launched */
+    size_t shared_bytes;    /* most dynamic shared memory of a launch */
+} ls_cuda_kernel;
 
-/* `stream` belongs to a CUDA device. Async. Errors: DEVICE. */
-LS_MUST_USE ls_status ls_cuda_launch(ls_stream *stream, const ls_cuda_launch_args *launch);
+/* Find every kernel of the table in the image, check that this GPU can run blocks of
+ * `thread_count` threads of it, and allow its shared memory. Before the first launch; devices that
+ * share a GPU share the result. `kernel` is borrowed until the device is closed, and is the same
+ * table for all devices. Errors: DEVICE (names the kernel), MEMORY. */
+LS_MUST_USE ls_status ls_cuda_kernels_load(ls_device *device, const ls_cuda_kernel *kernel,
+                                           int count);
 
-/* Device memory of the stream's own, 256-byte aligned, made with it: where an op leaves what its
- * next launch reads. Its contents outlive no op. */
-enum { LS_CUDA_WORKSPACE_BYTES = 4 << 20 };
-void *ls_cuda_workspace(const ls_stream *stream);
+/* One launch: a grid of blocks of kernel[`kernel`], whose only parameter is a struct by value. */
+typedef struct {
+    int kernel;           /* index in the table of ls_cuda_kernels_load */
+    unsigned grid[3];     /* blocks in x (up to 2^31 - 1), y, z (up to 65535) */
+    unsigned block[3];    /* threads in x, y, z */
+    size_t shared_bytes;  /* dynamic shared memory */
+    const void *params;   /* the struct; copied before ls_cuda_enqueue returns */
+} ls_cuda_launch;
+
+/* Async. A grid with a 0 is no launch. Errors: DEVICE (names kernel, grid and block). */
+LS_MUST_USE ls_status ls_cuda_enqueue(ls_stream *stream, const ls_cuda_launch *launch);
+
+/* Multiprocessors of an open GPU. */
+int ls_cuda_multiprocessor_count(const ls_device *device);
+
+/* Blocks of `threads` threads of a loaded kernel that one multiprocessor holds at a time. */
+LS_MUST_USE ls_status ls_cuda_resident_blocks(ls_device *device, int kernel, unsigned threads,
+                                              size_t shared_bytes, int *out);
 
 #endif
