@@ -92,7 +92,8 @@ LS_MUST_USE ls_status ls_all_reduce(ls_comm *comm, int rank, const ls_pieces *pi
 LS_MUST_USE ls_status ls_gather(ls_comm *comm, int rank, void *rows, size_t row_bytes,
                                 ls_event *ready, ls_event *done);
 
-/* Rank 0's buffer (device memory) to everybody. Async as above. */
+/* Rank 0's buffer (device memory) to everybody. `count` may exceed bucket_floats_max. Async as
+ * above. */
 LS_MUST_USE ls_status ls_broadcast(ls_comm *comm, int rank, float *x, size_t count,
                                    ls_event *ready, ls_event *done);
 
