@@ -24,7 +24,7 @@ import sys
 SOURCES = {
     "": "crc32c nearest pool sha256 status thread wait",
     "device": "cuda_absent device host topology",
-    "kernels": "fold kernels",
+    "kernels": "cuda_absent fold kernels",
     "kernels/reference": ("activation arena batch_sum conv dropout gemm loss pool shard_sums "
                           "table whole"),
     "collectives": ("all_reduce bucket comm gather ledger link reduce_direct reduce_ring "
@@ -57,8 +57,8 @@ EMBEDDED = [
 ]
 
 # -- tests: tests/support/<name>.c, tests/unit/<name>.c ----------------------------------------
-TEST_SUPPORT = ("data_folder faulty_device late_device machines naive ranks reduction "
-                "reference training")
+TEST_SUPPORT = ("convolution data_folder faulty_device late_device machines naive product ranks "
+                "reduction reference training")
 # check, check-asan, check-tsan
 TESTS = ("test_activation test_all_reduce test_arena test_batch_sum test_broken_data "
          "test_bucket test_checkpoint test_cifar10 test_cli test_config test_conv test_crc32c "
@@ -71,7 +71,7 @@ TESTS = ("test_activation test_all_reduce test_arena test_batch_sum test_broken_
 # check only: whole trainings, too slow under a sanitizer
 TESTS_HOST = "test_golden test_lockstep"
 # check-long: exhaustive sweeps
-TESTS_LONG = "long_all_reduce long_kills long_lockstep long_numerics"
+TESTS_LONG = "long_all_reduce long_conv long_gemm long_kills long_lockstep long_numerics"
 # These run the program itself, $LOCKSTEP.
 TESTS_OF_PROGRAM = "test_cli long_kills"
 

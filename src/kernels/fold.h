@@ -78,8 +78,9 @@ size_t ls_fold_sample_at(const ls_fold_plan *plan, int pass, size_t row, int sha
  * `shard_count` leaves; the root has none and gives {0, 0}. */
 ls_node ls_node_sibling(ls_node node, int shard_count);
 
-/* Output rows of one slice of a batch sum over a tensor `width` wide (docs/numerics.md 2.2), counted
- * through the shard from its start; the last slice may have fewer. 1 for a tensor without rows. */
+/* Output rows of one slice of a batch sum over a tensor `width` wide (docs/numerics.md 2.2),
+ * counted through the shard from its start; the last slice may have fewer. A tensor without rows
+ * has width 1. Pure. */
 LS_INLINE size_t ls_slice_rows(size_t width)
 {
     return width == 0 || width > 1024 ? 1 : 1024 / width;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* reference.h -- the ops once more, as textbook sums in double, sharing no code with src/.
  *
- * Each sum comes with its magnitude, the sum of the absolute terms: a float chain of K terms differs
- * from the exact sum by at most about K * 2^-24 * magnitude (N. J. Higham, Accuracy and Stability of
- * Numerical Algorithms, 2nd ed., SIAM 2002, section 3.1), so a test can bound the difference of
- * every element without a guess.
+ * Each sum comes with its magnitude, the sum of the absolute terms: a float chain of K terms
+ * differs from the exact sum by at most about K * 2^-24 * magnitude (N. J. Higham, Accuracy and
+ * Stability of Numerical Algorithms, 2nd ed., SIAM 2002, section 3.1), so a test can bound the
+ * difference of every element without a guess.
  */
 #ifndef TEST_SUPPORT_REFERENCE_H
 #define TEST_SUPPORT_REFERENCE_H

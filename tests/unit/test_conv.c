@@ -5,185 +5,9 @@
 #include "support/test.h"
 
 #include <math.h>
-#include <stdio.h>
 
-#include "support/machines.h"
-#include "support/naive.h"
+#include "support/convolution.h"
 #include "support/reference.h"
-
-/* A shape whose output extents follow: `pad` rows and columns before, `extra` after. */
-static ls_conv_shape shape_of(size_t samples, size_t height, size_t width, size_t channels,
-                              size_t filters, size_t kernel, size_t stride, size_t pad,
-                              size_t extra)
-{
-    return (ls_conv_shape){
-        .samples = samples,
-        .height = height,
-        .width = width,
-        .channels = channels,
-        .filters = filters,
-        .kernel_height = kernel,
-        .kernel_width = kernel,
-        .stride_height = stride,
-        .stride_width = stride,
-        .pad_top = pad,
-        .pad_left = pad,
-        .out_height = (height + pad + extra - kernel) / stride + 1,
-        .out_width = (width + pad + extra - kernel) / stride + 1,
-    };
-}
-
-static size_t x_floats(const ls_conv_shape *s)
-{
-    return s->samples * s->height * s->width * s->channels;
-}
-
-static size_t y_floats(const ls_conv_shape *s)
-{
-    return s->samples * s->out_height * s->out_width * s->filters;
-}
-
-static size_t w_floats(const ls_conv_shape *s)
-{
-    return s->filters * s->kernel_height * s->kernel_width * s->channels;
-}
-
-/* The arrays of one convolution, each of its exact length. */
-typedef struct {
-    ls_conv_shape shape;
-    float *x, *w, *bias, *dy; /* owned */
-} convolution;
-
-/* Ordinary numbers, denormals and zeros of both signs; in dy half are zeros, as after a relu. */
-static convolution convolution_of(naive_random *n, ls_conv_shape shape, int mix)
-{
-    convolution c = {
-        .shape = shape,
-        .x = naive_values(n, x_floats(&shape), mix),
-        .w = naive_values(n, w_floats(&shape), mix),
-        .bias = naive_values(n, shape.filters, mix),
-        .dy = naive_values(n, y_floats(&shape), mix),
-    };
-    for (size_t i = 0; i < y_floats(&shape); i++) {
-        if (naive_below(n, 2) == 0) c.dy[i] = naive_below(n, 2) == 0 ? 0.0f : -0.0f;
-    }
-    return c;
-}
-
-static void convolution_free(convolution *c)
-{
-    free(c->x);
-    free(c->w);
-    free(c->bias);
-    free(c->dy);
-}
-
-static const char *shape_text(const ls_conv_shape *s)
-{
-    static char text[160];
-    snprintf(text, sizeof text, "x %zux%zux%zux%zu, %zu filters %zux%zu, stride %zux%zu, pad %zu %zu, "
-             "y %zux%zu", s->samples, s->height, s->width, s->channels, s->filters,
-             s->kernel_height, s->kernel_width, s->stride_height, s->stride_width, s->pad_top,
-             s->pad_left, s->out_height, s->out_width);
-    return text;
-}
-
-/* An array of NaN, of its exact length: what an op must overwrite. */
-static float *nan_floats(size_t count)
-{
-    float *x = malloc(count * sizeof *x);
-    assert_true(x != NULL || count == 0);
-    if (count > 0) memset(x, 0xff, count * sizeof *x);
-    return x;
-}
-
-/* -- the three ops on one machine; the results are owned by the caller -------------------------- */
-
-static float *run_forward(const convolution *c, machine *m, bool with_bias, bool relu)
-{
-    const ls_conv_forward_args a = {.shape = c->shape,
-                                    .relu = relu,
-                                    .x = c->x,
-                                    .w = c->w,
-                                    .bias = with_bias ? c->bias : NULL,
-                                    .y = nan_floats(y_floats(&c->shape))};
-    assert_int_equal(ls_conv_forward(&m->stream, &a), LS_OK);
-    return a.y;
-}
-
-static float *run_input_gradient(const convolution *c, machine *m)
-{
-    const ls_conv_input_gradient_args a = {
-        .shape = c->shape, .dy = c->dy, .w = c->w, .dx = nan_floats(x_floats(&c->shape))};
-    assert_int_equal(ls_conv_input_gradient(&m->stream, &a), LS_OK);
-    return a.dx;
-}
-
-/* How a batch is shared: V shards, of which rank `rank` of N has some, in A passes. */
-typedef struct {
-    int V, N, rank, A;
-} sharing;
-
-/* All pieces after all passes, piece_stride = their own floats + 3, NaN in between. Row r of pass k
- * is sample ls_fold_sample_at of the batch, as in training. */
-static float *run_weight_gradient(const convolution *c, machine *m, sharing s, size_t *count)
-{
-    static ls_fold_plan plan;
-    const size_t samples = c->shape.samples, stride = w_floats(&c->shape) + 3;
-    ls_fold_plan_init(&plan, s.V, s.N, s.rank, s.A, samples);
-    *count = (size_t)plan.piece_count * stride;
-    float *dw = nan_floats(*count);
-    const size_t x_sample = x_floats(&c->shape) / (samples > 0 ? samples : 1);
-    const size_t y_sample = y_floats(&c->shape) / (samples > 0 ? samples : 1);
-    for (int k = 0; k < s.A; k++) {
-        const ls_fold *fold = &plan.pass[k];
-        ls_conv_weight_gradient_args a = {
-            .shape = c->shape, .fold = fold, .dw = dw, .piece_stride = stride};
-        a.shape.samples = fold->sample[fold->leaf_count];
-        float *x = nan_floats(a.shape.samples * x_sample);
-        float *dy = nan_floats(a.shape.samples * y_sample);
-        for (size_t row = 0; row < a.shape.samples; row++) {
-            const size_t at = ls_fold_sample_at(&plan, k, row, s.V, samples);
-            memcpy(x + row * x_sample, c->x + at * x_sample, x_sample * sizeof *x);
-            memcpy(dy + row * y_sample, c->dy + at * y_sample, y_sample * sizeof *dy);
-        }
-        a.x = x;
-        a.dy = dy;
-        assert_int_equal(ls_conv_weight_gradient(&m->stream, &a), LS_OK);
-        free(x);
-        free(dy);
-    }
-    return dw;
-}
-
-/* -- twins ---------------------------------------------------------------------------------------- */
-
-static void check_equal(const convolution *c, const char *op, const machine *m, float *want,
-                        float *got, size_t count)
-{
-    char what[240];
-    snprintf(what, sizeof what, "%s: %s", op, shape_text(&c->shape));
-    assert_true(naive_same(what, m->name, want, got, count));
-    free(got);
-}
-
-static void check_twins(machines *all, const convolution *c, sharing s, bool with_bias, bool relu)
-{
-    machine *first = &all->machine[0];
-    size_t count;
-    float *y = run_forward(c, first, with_bias, relu);
-    float *dx = run_input_gradient(c, first);
-    float *dw = run_weight_gradient(c, first, s, &count);
-    for (int i = 1; i < all->count; i++) {
-        machine *m = &all->machine[i];
-        check_equal(c, "forward", m, y, run_forward(c, m, with_bias, relu), y_floats(&c->shape));
-        check_equal(c, "input gradient", m, dx, run_input_gradient(c, m), x_floats(&c->shape));
-        check_equal(c, "weight gradient", m, dw, run_weight_gradient(c, m, s, &count), count);
-    }
-    free(y);
-    free(dx);
-    free(dw);
-}
 
 static const sharing whole = {8, 1, 0, 1};
 
@@ -201,13 +25,16 @@ static void test_every_machine_gives_the_bits_of_the_reference(void **state)
         shape_of(2, 5, 5, 40, 36, 3, 1, 1, 1),   /* several blocks of k */
         shape_of(2, 4, 4, 2, 3, 4, 1, 3, 3),     /* the kernel is the image; deep padding */
         shape_of(2, 15, 15, 2, 5, 7, 4, 3, 3),
+        shape_of(8, 9, 9, 1, 3, 7, 1, 0, 0),     /* filter rows shorter than a vector word */
+        shape_of(1, 10, 10, 40, 20, 3, 1, 0, 0), /* no padding, blocks of whole filter rows */
+        shape_of(1, 9, 9, 90, 6, 3, 1, 0, 0),    /* blocks of parts of a filter row */
         shape_of(1, 1, 1, 1, 1, 1, 1, 0, 0),
     };
     naive_random n = {.state = 1};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         const int mix = NAIVE_ZEROS | NAIVE_TINY | (i % 3 == 0 ? NAIVE_HUGE : 0);
         convolution c = convolution_of(&n, shapes[i], mix);
-        check_twins(*state, &c, whole, i % 2 == 0, i % 3 != 1);
+        convolution_check_twins(*state, &c, whole, i % 2 == 0, i % 3 != 1);
         convolution_free(&c);
     }
 }
@@ -226,7 +53,7 @@ static void test_extents_may_differ_in_both_directions(void **state)
     shape.out_width = 6;
     naive_random n = {.state = 2};
     convolution c = convolution_of(&n, shape, NAIVE_ZEROS | NAIVE_TINY);
-    check_twins(*state, &c, whole, true, false);
+    convolution_check_twins(*state, &c, whole, true, false);
     convolution_free(&c);
 }
 
@@ -273,8 +100,8 @@ static void test_weight_gradients_follow_the_fold(void **state)
         float *want = run_weight_gradient(&c, &all->machine[0], cases[i].sharing, &count);
         for (int k = 1; k < all->count; k++) {
             machine *m = &all->machine[k];
-            check_equal(&c, "weight gradient", m, want,
-                        run_weight_gradient(&c, m, cases[i].sharing, &count), count);
+            float *got = run_weight_gradient(&c, m, cases[i].sharing, &count);
+            convolution_check_equal(&c, "weight gradient", m, want, got, count);
         }
         free(want);
         convolution_free(&c);
@@ -306,7 +133,7 @@ static void test_the_pieces_of_two_ranks_add_up_to_the_whole(void **state)
     convolution_free(&c);
 }
 
-/* -- truth ---------------------------------------------------------------------------------------- */
+/* -- truth ------------------------------------------------------------------------------------ */
 
 static exact_conv exact_of(const convolution *c)
 {

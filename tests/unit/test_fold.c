@@ -55,7 +55,7 @@ static int all_nodes(ls_node at, ls_node *out, int count)
     return all_nodes((ls_node){at.begin + half, at.count - half}, out, count);
 }
 
-/* Maximal nodes inside [begin, end), the slow way: nodes inside it that no other such node holds. */
+/* Maximal nodes inside [begin, end), the slow way: at each place the largest that fits. */
 static int maximal_nodes(int begin, int end, int V, ls_node *out)
 {
     ls_node all[2 * LS_SHARD_MAX];

@@ -7,78 +7,8 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "support/machines.h"
-#include "support/naive.h"
+#include "support/product.h"
 #include "support/reference.h"
-
-/* Operands of one product. */
-typedef struct {
-    ls_gemm_args args;
-    float *A, *B, *bias, *C; /* owned; C is what accumulate adds to */
-} product;
-
-/* Ordinary numbers, denormals and zeros of both signs; in every other array a third are zeros, in
- * every fourth some are so large that products overflow. */
-static float *hard_values(naive_random *n, size_t count)
-{
-    const size_t kind = naive_below(n, 4);
-    float *x = naive_values(n, count, NAIVE_ZEROS | NAIVE_TINY | (kind == 0 ? NAIVE_HUGE : 0));
-    for (size_t i = 0; kind % 2 == 1 && i < count; i++) {
-        if (naive_below(n, 3) == 0) x[i] = naive_below(n, 2) == 0 ? 0.0f : -0.0f;
-    }
-    return x;
-}
-
-static product product_of(naive_random *n, ls_gemm_args args)
-{
-    product p = {.args = args};
-    p.A = hard_values(n, args.M * args.K);
-    p.B = hard_values(n, args.K * args.N);
-    p.bias = hard_values(n, args.N);
-    p.C = hard_values(n, args.M * args.N);
-    if (!args.accumulate) memset(p.C, 0xff, args.M * args.N * sizeof *p.C); /* NaN */
-    p.args.A = p.A;
-    p.args.B = p.B;
-    if (args.bias != NULL) p.args.bias = p.bias;
-    return p;
-}
-
-static void product_free(product *p)
-{
-    free(p->A);
-    free(p->B);
-    free(p->bias);
-    free(p->C);
-}
-
-/* C as `m` computes it, of the exact length. Free it. */
-static float *run_product(const product *p, machine *m)
-{
-    const size_t count = p->args.M * p->args.N;
-    ls_gemm_args args = p->args;
-    args.C = malloc(count * sizeof *args.C);
-    assert_non_null(args.C);
-    memcpy(args.C, p->C, count * sizeof *args.C);
-    assert_int_equal(ls_gemm(&m->stream, &args), LS_OK);
-    return args.C;
-}
-
-/* Every machine against the reference. */
-static void check_twins(machines *all, const product *p)
-{
-    const ls_gemm_args *a = &p->args;
-    char what[120];
-    snprintf(what, sizeof what, "M %zu N %zu K %zu transpose %d %d bias %d relu %d accumulate %d",
-             a->M, a->N, a->K, a->transpose_a, a->transpose_b, a->bias != NULL, a->relu,
-             a->accumulate);
-    float *want = run_product(p, &all->machine[0]);
-    for (int i = 1; i < all->count; i++) {
-        float *got = run_product(p, &all->machine[i]);
-        assert_true(naive_same(what, all->machine[i].name, want, got, a->M * a->N));
-        free(got);
-    }
-    free(want);
-}
 
 static void test_the_reference_is_near_the_exact_product(void **state)
 {
@@ -118,6 +48,11 @@ static void test_a_product_worked_by_hand(void **state)
         g.relu = true;
         assert_int_equal(ls_gemm(stream, &g), LS_OK);
         assert_true(C[0] == 6.5f && C[1] == 0.0f && !signbit(C[1]));
+        const float not_a_number[] = {NAN, 1.0f}; /* relu must not hide it */
+        g.bias = not_a_number;
+        assert_int_equal(ls_gemm(stream, &g), LS_OK);
+        assert_true(isnan(C[0]) && C[1] == 9.0f);
+        C[0] = 6.5f;
         g.relu = false;
         g.bias = NULL;
         g.accumulate = true;
@@ -151,7 +86,7 @@ static void test_every_machine_gives_the_bits_of_the_reference(void **state)
                                    .accumulate = accumulate,
                                    .bias = !accumulate && (flags & 4) ? &any : NULL,
                                    .relu = !accumulate && (flags & 16)});
-            check_twins(*state, &p);
+            product_check_twins(*state, &p);
             product_free(&p);
         }
     }
@@ -173,7 +108,7 @@ static void test_blocks_and_parts_do_not_show_in_the_bits(void **state)
     naive_random n = {.state = 3};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         product p = product_of(&n, cases[i]);
-        check_twins(*state, &p);
+        product_check_twins(*state, &p);
         product_free(&p);
     }
 }

@@ -9,8 +9,8 @@
  *
  * With a stride, an input place is read through every stride-th tap only, and which these are
  * depends on its row and column modulo the strides: input rows h with (h + pad_top) mod
- * stride_height = i are read through taps r = i, i + stride_height, ... alone. So the input gradient
- * is one product for each pair of remainders, with the taps that this pair has, ascending:
+ * stride_height = i are read through taps r = i, i + stride_height, ... alone. So the input
+ * gradient is one product for each pair of remainders, with this pair's taps, ascending:
  *
  *      stride 2, 3 taps, no padding     h  0 1 2 3 4        h even: taps 0 2,  h odd: tap 1
  *
@@ -113,7 +113,7 @@ ls_status LS_HOST(conv_forward)(ls_stream *stream, const ls_conv_forward_args *a
     return LS_OK;
 }
 
-/* -- gradient of the input ---------------------------------------------------------------------- */
+/* -- gradient of the input -------------------------------------------------------------------- */
 
 /* Along one axis: the places with one remainder, and the taps that they are read through. */
 typedef struct {

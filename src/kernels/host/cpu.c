@@ -54,5 +54,6 @@ ls_status ls_kernels_host_table(const ls_kernels **out)
         }
     }
     return ls_fail(LS_ERR_ARGUMENT,
-                   "LOCKSTEP_ISA=%s is unknown; known are reference, portable, avx2, avx512", wanted);
+                   "LOCKSTEP_ISA=%s is unknown; known are reference, portable, avx2, avx512",
+                   wanted);
 }

@@ -11,7 +11,7 @@
  *   ls_vec_zero()  ls_vec_set(x)    all lanes +0, all lanes x
  *   ls_vec_load(p)  ls_vec_store(p, v)               any alignment
  *   ls_vec_load_part(p, n)  ls_vec_store_part(p, v, n)   the first n lanes, 0 <= n <= LS_LANES;
- *                                   memory after them is not touched, loaded lanes after them are +0
+ *                                   memory after them is not touched, lanes after them are +0
  *   ls_vec_fma(a, b, c)             a * b + c, rounded once
  *   ls_vec_add(a, b)                a + b
  *   ls_vec_relu(v)                  v <= 0 ? 0 : v, so a NaN passes

@@ -36,7 +36,7 @@ typedef struct {
 static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
 
-/* -- inside the image --------------------------------------------------------------------------- */
+/* -- inside the image ------------------------------------------------------------------------- */
 
 /* `length` floats from each of `count` rows. `exact`: not one float more is written. */
 static void copy_run(float *to, size_t to_step, const float *from, size_t from_step, size_t length,
@@ -52,8 +52,8 @@ static void copy_run(float *to, size_t to_step, const float *from, size_t from_s
     }
 }
 
-/* `count` places from `at` on. What a run writes too much, the next run of its row overwrites; only
- * the last one must be exact, as the next row may follow closely and has been begun already. */
+/* `count` places from `at` on. What a run writes too much, the next runs of its row overwrite, but
+ * nothing may be written after the row: the next one may follow closely and has been begun. */
 static void copy_inside(const window *w, place_at at, size_t count, float *to, size_t to_step)
 {
     const ls_conv_shape *s = w->shape;
@@ -63,8 +63,8 @@ static void copy_inside(const window *w, place_at at, size_t count, float *to, s
     size_t offset = w->first_offset;
     for (size_t k = w->begin; k < w->end;) {
         const size_t length = min_size(w->filter_row - offset, w->end - k);
-        copy_run(to, to_step, from + offset, s->stride_width * s->channels, length, count,
-                 k + length == w->end);
+        const bool exact = k + (length + LS_LANES - 1) / LS_LANES * LS_LANES > w->end;
+        copy_run(to, to_step, from + offset, s->stride_width * s->channels, length, count, exact);
         to += length;
         k += length;
         from += w->image_row;
@@ -72,10 +72,10 @@ static void copy_inside(const window *w, place_at at, size_t count, float *to, s
     }
 }
 
-/* -- at a border ---------------------------------------------------------------------------------- */
+/* -- at a border ------------------------------------------------------------------------------ */
 
-/* `length` floats of an image row, from `shift` floats to the right of its first one (to the left, if
- * negative); +0 where the row has none. */
+/* `length` floats of an image row, from `shift` floats to the right of its first one (to the left,
+ * if negative); +0 where the row has none. */
 static void copy_clipped(const float *row, size_t image_row, ptrdiff_t shift, size_t length,
                          float *to)
 {
@@ -108,7 +108,7 @@ static void copy_at_border(const window *w, place_at at, float *to)
     }
 }
 
-/* -- both ------------------------------------------------------------------------------------------ */
+/* -- both ------------------------------------------------------------------------------------- */
 
 /* `count` places of one output row. */
 static void copy_stretch(const window *w, place_at at, size_t count, float *to, size_t to_step)

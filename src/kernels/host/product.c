@@ -4,9 +4,9 @@
  * C is cut into parts, one task each; a task is one thread's:
  *
  *     for each block of k (LS_BLOCK_DEPTH, ascending)
- *         pack B[block, the part's columns] into panels of LS_TILE_COLUMNS         second level cache
+ *         pack B[block, the part's columns] into panels of LS_TILE_COLUMNS     second level cache
  *         for each tile of rows
- *             take the rows of A                                            first level cache
+ *             take the rows of A                                               first level cache
  *             for each panel: the micro-kernel, from C's partial sums to C's partial sums
  *
  * Blocks of k meet in C itself: the chain is stored unfinished and goes on from there, so blocking
@@ -33,7 +33,8 @@ static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 static double split_time(const ls_split_problem *p, ls_split split, int threads)
 {
     const double rows = (double)(ceil_div(p->row_tiles, split.row_parts) * LS_TILE_ROWS);
-    const double columns = (double)(ceil_div(p->column_tiles, split.column_parts) * LS_TILE_COLUMNS);
+    const double columns = (double)(ceil_div(p->column_tiles, split.column_parts)
+                                    * LS_TILE_COLUMNS);
     const double rounds = (double)ceil_div(split.row_parts * split.column_parts, (size_t)threads);
     const double part = rows * columns / WORK_PER_CYCLE + columns * p->pack_cost
                         + rows * p->row_cost;

@@ -20,8 +20,8 @@
 
 enum { ROWS_PER_POINTER = 3 };
 
-/* Steps of k by which A is fetched ahead. A weight gradient walks down columns of dy, of which a tile
- * reads one line per row; the processor's own prefetcher does not follow from memory fast enough.
+/* Steps of k by which A is fetched ahead. A weight gradient walks down columns of dy, of which a
+ * tile reads one line per row; the processor's own prefetcher does not follow fast enough.
  * (Measured: 1.3 times the speed where dy exceeds the caches, no loss elsewhere.) */
 enum { AHEAD = 16 };
 

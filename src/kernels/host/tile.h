@@ -21,8 +21,8 @@ typedef struct {
 } ls_tile_source;
 
 /* to[i,j] = finish(from[i,j] + sum over k of a[i,k] * b[k,j]), k ascending, 0 <= i < rows,
- * 0 <= j < columns. k runs over `runs` runs of `depth` each; A's runs lie a_run_step apart, B's follow
- * each other:
+ * 0 <= j < columns. k goes through `runs` runs of `depth` each; A's runs lie a_run_step apart, B's
+ * follow each other:
  *     a[i, run * depth + k] = a[i * a_row_step + run * a_run_step + k * a_step]
  *     b[run * depth + k, j] = b[(run * depth + k) * b_step + j] */
 typedef struct {

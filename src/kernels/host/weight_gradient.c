@@ -11,8 +11,8 @@
  *             pack the patches of these places, the block's columns (patch.h)
  *             for each panel, for each tile of filters: the micro-kernel
  *
- * dy needs no packing: element (filter, place) is dy[place * filters + filter], and the micro-kernel
- * reads A at any two steps.
+ * dy needs no packing: element (filter, place) is dy[place * filters + filter], and the
+ * micro-kernel reads A at any two steps.
  *
  * Additions of the tree cost no pass of their own. The sum of a slice leaves the registers only
  * after all that is to be added to it at this point was added: the entries of the slice stack, by
@@ -24,8 +24,8 @@
  *     then                       the fold's temporaries; its pieces are in dw itself
  *
  * A dense layer of a small batch has a leaf of few places and a huge dw: the planes' traffic, not
- * the multiplications, would set the pace. There a block is a few tiles, its planes stay in the first
- * level cache, and a patch is a contiguous row of x that needs no packing either.
+ * the multiplications, would set the pace. There a block is a few tiles, its planes stay in the
+ * first level cache or near it, and a patch is a contiguous row of x that needs no packing either.
  */
 #include "kernels/host/pack.h"
 #include "kernels/host/patch.h"
@@ -34,8 +34,9 @@
 
 /* Places up to which a dense layer's x is read where it lies, again for every tile of filters. */
 enum { DIRECT_PLACES = 2048 };
-/* The largest block; where x is read directly, it is one panel wide. */
-enum { BLOCK_ROWS = 112, DIRECT_ROWS = 42, BLOCK_PANELS = 256 / LS_TILE_COLUMNS };
+/* The largest block, and that where x is read directly. */
+enum { BLOCK_ROWS = 256, BLOCK_PANELS = 256 / LS_TILE_COLUMNS };
+enum { DIRECT_ROWS = 42, DIRECT_PANELS = 64 / LS_TILE_COLUMNS };
 
 enum { SCRATCH_FLOATS = LS_SCRATCH_BYTES / sizeof(float) };
 
@@ -107,39 +108,46 @@ typedef struct {
     bool first, last; /* of the slice */
 } stretch;
 
-static void run_tile(const job *j, const block *b, const slice *s, stretch t, size_t row_tile,
-                     size_t column)
+/* The tiles of one panel, from the top row down. */
+static void run_panel(const job *j, const block *b, const slice *s, stretch t, size_t column)
 {
-    const size_t row = row_tile * b->rows / b->row_tiles;
     const ls_conv_weight_gradient_args *a = j->args;
     const plane unfinished = scratch_plane(b, 0);
     const plane to = t.last ? s->to : unfinished;
     ls_tile_source add[LS_TREE_DEPTH + LS_FOLD_MERGE_MAX];
     for (int m = 0; m < s->add_count; m++) {
-        add[m] = (ls_tile_source){s->add[m].p + row * s->add[m].step + column, s->add[m].step};
+        add[m] = (ls_tile_source){s->add[m].p + column, s->add[m].step};
     }
     ls_tile tile = {
-        .rows = (int)((row_tile + 1) * b->rows / b->row_tiles - row),
         .columns = min_size(LS_TILE_COLUMNS, b->columns - column),
         .runs = 1,
         .depth = t.depth,
-        .a = a->dy + t.place * a->shape.filters + b->first_row + row,
+        .a = a->dy + t.place * a->shape.filters + b->first_row,
         .a_row_step = 1,
         .a_step = a->shape.filters,
         .b = b->panels + column * t.depth,
         .b_step = LS_TILE_COLUMNS,
-        .from = {t.first ? NULL : unfinished.p + row * unfinished.step + column, unfinished.step},
+        .from = {t.first ? NULL : unfinished.p + column, unfinished.step},
         .finish = t.last,
         .add_count = s->add_count,
         .add = add,
-        .to = to.p + row * to.step + column,
+        .to = to.p + column,
         .to_step = to.step,
     };
     if (j->is_direct && tile.columns == LS_TILE_COLUMNS) {
         tile.b = a->x + t.place * j->columns + b->first_column + column;
         tile.b_step = j->columns;
     }
-    LS_HOST(tile)(&tile);
+    for (size_t i = 0, row = 0; i < b->row_tiles; i++) {
+        const size_t rows = (i + 1) * b->rows / b->row_tiles - row;
+        tile.rows = (int)rows;
+        LS_HOST(tile)(&tile);
+        row += rows;
+        tile.a += rows;
+        tile.to += rows * tile.to_step;
+        if (tile.from.p != NULL) tile.from.p += rows * tile.from.step;
+        for (int m = 0; m < s->add_count; m++) add[m].p += rows * add[m].step;
+    }
 }
 
 static void pack_panels(const job *j, const block *b, stretch t)
@@ -165,12 +173,12 @@ static void run_slice(const job *j, const block *b, const slice *s)
         begin = end;
         pack_panels(j, b, t);
         for (size_t column = 0; column < b->columns; column += LS_TILE_COLUMNS) {
-            for (size_t tile = 0; tile < b->row_tiles; tile++) run_tile(j, b, s, t, tile, column);
+            run_panel(j, b, s, t, column);
         }
     }
 }
 
-/* -- the tree and the fold ---------------------------------------------------------------------- */
+/* -- the tree and the fold -------------------------------------------------------------------- */
 
 /* Add what the fold adds to leaf `leaf`, and say where the sum goes. */
 static void end_leaf(const job *j, const block *b, int leaf, slice *s)
@@ -205,7 +213,7 @@ static void run_leaf(const job *j, const block *b, int leaf)
     }
 }
 
-/* -- blocks and tasks ----------------------------------------------------------------------------- */
+/* -- blocks and tasks ------------------------------------------------------------------------- */
 
 static void run_block(const job *j, size_t first_row, size_t rows, size_t first_panel,
                       size_t panels, float *scratch)
@@ -242,7 +250,7 @@ static void run_task(void *arg, size_t task, int thread)
     }
 }
 
-/* -- set-up --------------------------------------------------------------------------------------- */
+/* -- set-up ----------------------------------------------------------------------------------- */
 
 /* Is the patch of place i simply row i of x? */
 static bool patches_are_rows(const ls_conv_shape *s)
@@ -273,7 +281,7 @@ static void choose_block(job *j)
     const ls_fold *fold = j->args->fold;
     const size_t planes = (size_t)(1 + j->stack_planes + fold->slot_count - fold->piece_count);
     j->block_rows = j->is_direct ? DIRECT_ROWS : BLOCK_ROWS;
-    j->block_panels = j->is_direct ? 1 : BLOCK_PANELS;
+    j->block_panels = j->is_direct ? DIRECT_PANELS : BLOCK_PANELS;
     while (j->block_panels * LS_TILE_COLUMNS * (LS_BLOCK_DEPTH + planes * j->block_rows)
            > SCRATCH_FLOATS) {
         if (j->block_panels > 1) j->block_panels /= 2;

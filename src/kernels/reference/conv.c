@@ -2,7 +2,7 @@
 /* conv.c -- convolution and its two gradients, as plain as they can be said: the definition of
  * their bits (docs/numerics.md 1.2, 2.2 and 3).
  *
- * With y[n,p,q,f] = sum over r, s, c of x[n, p*stride + r - pad, q*stride + s - pad, c] * w[f,r,s,c]:
+ * With y[n,p,q,f] = sum over r, s, c of x[n, p*stride+r-pad, q*stride+s-pad, c] * w[f,r,s,c]:
  *
  *   forward          one chain per y: r, s, c ascending
  *   input gradient   one chain per dx: r, s ascending as stored, then f, over the outputs that
@@ -84,7 +84,7 @@ ls_status ls_conv_forward_reference(ls_stream *stream, const ls_conv_forward_arg
     return LS_OK;
 }
 
-/* -- gradient of the input ---------------------------------------------------------------------- */
+/* -- gradient of the input -------------------------------------------------------------------- */
 
 static float input_element(const ls_conv_input_gradient_args *a, size_t n, size_t h, size_t w,
                            size_t c)
@@ -120,7 +120,7 @@ ls_status ls_conv_input_gradient_reference(ls_stream *stream, const ls_conv_inpu
     return LS_OK;
 }
 
-/* -- gradient of the weights -------------------------------------------------------------------- */
+/* -- gradient of the weights ------------------------------------------------------------------ */
 
 /* One weight: filter f, tap (r, t), channel c. */
 typedef struct {
