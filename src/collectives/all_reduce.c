@@ -10,9 +10,6 @@
  */
 #include "collectives/all_reduce.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "collectives/comm.h"
 
 static ls_status check_pieces(const ls_comm *comm, int rank, const ls_pieces *pieces)

@@ -17,9 +17,6 @@
  * first transfer to that neighbour is posted: it cannot have left this call yet, hence not have
  * recorded `ready` for a later one.
  */
-#include <stdio.h>
-#include <string.h>
-
 #include "collectives/comm.h"
 
 /* A block on its way over one link. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* ring.c -- which chunk each rank sends, receives and adds at each ring step.
  *
- * Pure arithmetic: no memory, no threads, no device. ring_reduce.c asks this file what to move and
+ * Pure arithmetic: no memory, no threads, no device. reduce_ring.c asks this file what to move and
  * a link moves it, so the algorithm can be read, printed (`lockstep show ring N`) and tested for
  * every (rank, step, world size) on its own.
  *
