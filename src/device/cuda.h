@@ -62,39 +62,31 @@ int ls_cuda_partner_max(int ordinal);
  * be NULL. Errors: DEVICE, MEMORY. */
 LS_MUST_USE ls_status ls_device_open_cuda(int ordinal, atomic_ulong *progress, ls_device **out);
 
-/* -- launches (kernels/cuda/launch.c) ---------------------------------------------------------- */
+/* -- for kernels/cuda/ -------------------------------------------------------------------------- */
 
-/* One kernel of the image, as a table of launch.c lists it. */
+/* Find every kernel that will be launched: all of them before the first launch. `name` is borrowed
+ * until the device is closed. Devices that share a GPU share the result; called for each of them,
+ * with the same names. Errors: DEVICE (names a kernel that is not in the image), MEMORY. */
+LS_MUST_USE ls_status ls_cuda_kernels_load(ls_device *device, const char *const *name, int count);
+
+/* One launch of a kernel of the image. */
 typedef struct {
-    const char *name;       /* its extern "C" name */
-    unsigned thread_count;  /* most threads of a block that is launched */
-    size_t shared_bytes;    /* most dynamic shared memory of a launch */
-} ls_cuda_kernel;
+    const char *kernel;  /* one of the names that were loaded */
+    unsigned grid[3];    /* none may be 0; x up to 2^31 - 1, y and z up to 65535 */
+    unsigned block;      /* threads */
+    const void *params;  /* the kernel's only argument, its parameter struct; copied by the call */
+    size_t param_bytes;
+} ls_cuda_launch_args;
 
-/* Find every kernel of the table in the image, check that this GPU can run blocks of
- * `thread_count` threads of it, and allow its shared memory. Before the first launch; devices that
- * share a GPU share the result. `kernel` is borrowed until the device is closed, and is the same
- * table for all devices. Errors: DEVICE (names the kernel), MEMORY. */
-LS_MUST_USE ls_status ls_cuda_kernels_load(ls_device *device, const ls_cuda_kernel *kernel,
-                                           int count);
+/* `stream` belongs to a CUDA device. Async. Errors: DEVICE (names kernel, grid and block). */
+LS_MUST_USE ls_status ls_cuda_launch(ls_stream *stream, const ls_cuda_launch_args *launch);
 
-/* One launch: a grid of blocks of kernel[`kernel`], whose only parameter is a struct by value. */
-typedef struct {
-    int kernel;           /* index in the table of ls_cuda_kernels_load */
-    unsigned grid[3];     /* blocks in x (up to 2^31 - 1), y, z (up to 65535) */
-    unsigned block[3];    /* threads in x, y, z */
-    size_t shared_bytes;  /* dynamic shared memory */
-    const void *params;   /* the struct; copied before ls_cuda_enqueue returns */
-} ls_cuda_launch;
-
-/* Async. A grid with a 0 is no launch. Errors: DEVICE (names kernel, grid and block). */
-LS_MUST_USE ls_status ls_cuda_enqueue(ls_stream *stream, const ls_cuda_launch *launch);
+/* Device memory of the stream's own, 256-byte aligned, made with it: where an op leaves what its
+ * next launch reads. Its contents outlive no op. */
+enum { LS_CUDA_WORKSPACE_BYTES = 4 << 20 };
+void *ls_cuda_workspace(const ls_stream *stream);
 
 /* Multiprocessors of an open GPU. */
 int ls_cuda_multiprocessor_count(const ls_device *device);
-
-/* Blocks of `threads` threads of a loaded kernel that one multiprocessor holds at a time. */
-LS_MUST_USE ls_status ls_cuda_resident_blocks(ls_device *device, int kernel, unsigned threads,
-                                              size_t shared_bytes, int *out);
 
 #endif
