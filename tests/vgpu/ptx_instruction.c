@@ -68,17 +68,34 @@ static void read_access(reader *r)
     if (name_has(r, ".sys")) a->scope = VGPU_SCOPE_SYS;
     if (name_has(r, ".cta")) a->scope = VGPU_SCOPE_CTA;
     a->returns = atomic && r->out->op->operands[0] == 't';
-    static const char *const operations[] = {"add", "min", "max", "and", "or", "xor", "exch",
-                                             "cas", "inc", "dec"};
-    for (size_t i = 0; atomic && i < sizeof operations / sizeof operations[0]; i++) {
-        char word[8] = ".";
-        strcat(word, operations[i]);
-        if (name_has(r, word)) strcpy(a->operation, operations[i]);
-    }
     const bool may_be_shared = a->space == VGPU_SHARED || a->space == VGPU_GENERIC;
     const bool loads = r->out->kind == VGPU_LOAD || r->out->kind == VGPU_STORE;
     if (loads && may_be_shared && a->bytes < 4) r->parser->code->has_narrow_shared = true;
     if (a->incoherent) r->parser->code->has_incoherent = true;
+}
+
+static void read_mode(reader *r)
+{
+    static const struct {
+        const char *word;
+        vgpu_mode mode;
+    } modes[] = {
+        {".up", VGPU_UP},       {".down", VGPU_DOWN}, {".bfly", VGPU_BFLY}, {".idx", VGPU_IDX},
+        {".all", VGPU_ALL},     {".any", VGPU_ANY},   {".uni", VGPU_UNI},
+        {".ballot", VGPU_BALLOT}, {".arrive", VGPU_ARRIVE}, {".popc", VGPU_POPC},
+        {".and", VGPU_AND},     {".or", VGPU_OR},     {".xor", VGPU_XOR},   {".add", VGPU_ADD},
+        {".min", VGPU_MIN},     {".max", VGPU_MAX},   {".exch", VGPU_EXCH}, {".cas", VGPU_CAS},
+        {".inc", VGPU_INC},     {".dec", VGPU_DEC},
+    };
+    const vgpu_kind kind = r->out->kind;
+    if (kind == VGPU_BARRIER) r->out->mode = VGPU_SYNC;
+    if (kind != VGPU_BARRIER && kind != VGPU_SHUFFLE && kind != VGPU_VOTE && kind != VGPU_ATOMIC) {
+        return;
+    }
+    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
+        if (name_has(r, modes[i].word)) r->out->mode = modes[i].mode;
+    }
+    r->out->aligned = strncmp(r->name.begin, "bar.", 4) == 0 || name_has(r, ".aligned");
 }
 
 /* -- single operands -------------------------------------------------------------------------- */
@@ -346,7 +363,7 @@ static bool has_destination(const vgpu_instruction *i)
     case VGPU_VOTE: case VGPU_ACTIVE_MASK:
         return true;
     case VGPU_ATOMIC: return i->op->operands[0] == 't';
-    case VGPU_BARRIER: return strchr(i->op->operands, 'q') != NULL;
+    case VGPU_BARRIER: return i->mode != VGPU_SYNC && i->mode != VGPU_ARRIVE;
     default: return false;
     }
 }
@@ -471,6 +488,7 @@ bool vgpu_parse_instruction(vgpu_parser *parser)
     vgpu_parse_next(parser);
     read_type(&r);
     read_access(&r);
+    read_mode(&r);
     const bool is_cvta = strncmp(r.name.begin, "cvta", 4) == 0;
     const bool fine = out->kind != VGPU_MOVE ? read_operands(&r)
                       : is_cvta              ? read_cvta(&r)

@@ -70,6 +70,16 @@ typedef enum {
 typedef enum { VGPU_WEAK = 0, VGPU_RELAXED, VGPU_ACQUIRE, VGPU_RELEASE, VGPU_ACQ_REL } vgpu_order;
 typedef enum { VGPU_SCOPE_CTA = 0, VGPU_SCOPE_GPU, VGPU_SCOPE_SYS } vgpu_scope;
 
+/* Which shuffle, vote, barrier or atomic it is. */
+typedef enum {
+    VGPU_NO_MODE = 0,
+    VGPU_UP, VGPU_DOWN, VGPU_BFLY, VGPU_IDX,
+    VGPU_ALL, VGPU_ANY, VGPU_UNI, VGPU_BALLOT,
+    VGPU_SYNC, VGPU_ARRIVE, VGPU_POPC,
+    VGPU_AND, VGPU_OR, VGPU_XOR,
+    VGPU_ADD, VGPU_MIN, VGPU_MAX, VGPU_EXCH, VGPU_CAS, VGPU_INC, VGPU_DEC,
+} vgpu_mode;
+
 /* Of an instruction that touches memory. */
 typedef struct {
     vgpu_space space;
@@ -80,7 +90,6 @@ typedef struct {
     bool is_signed;      /* a narrow load extends its sign */
     bool incoherent;     /* .nc */
     bool returns;        /* atom, not red */
-    char operation[6];   /* atom: "add", "cas" ... */
 } vgpu_access;
 
 typedef struct {
@@ -102,6 +111,8 @@ typedef struct {
     bool guarded, guard_negated;
     uint32_t guard;             /* offset of the predicate */
     uint32_t target;            /* branch: instruction; branch table: index; special: which */
+    vgpu_mode mode;
+    bool aligned; /* barrier: all lanes of a warp must be at the same one */
     vgpu_access access;
     vgpu_operand operand[VGPU_OPERANDS]; /* in the order of vgpu_op.operands, {} spread out */
 } vgpu_instruction;
