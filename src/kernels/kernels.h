@@ -28,6 +28,7 @@
 
 #include "device/device.h"
 #include "kernels/fold.h"
+#include "kernels/layout.h"
 #include "status.h"
 
 /* -- matrix product ---------------------------------------------------------------------------
@@ -177,16 +178,6 @@ typedef struct {
     float *dprediction;               /* [samples,outputs] gradient of the sum of weight * loss */
 } ls_squared_loss_args;
 
-/* What one shard adds to a step's numbers. Gathered, never reduced: every rank folds all V by the
- * tree. 40 bytes, no padding. */
-typedef struct {
-    double loss;     /* flat sum of (double)weight * (double)loss */
-    double weight;   /* flat sum of weight */
-    double error;    /* flat sum of absolute_error; 0 without one */
-    int64_t samples; /* counted, not taken from a configuration */
-    int64_t correct;
-} ls_shard_sum;
-
 /* out[s] = the sums of shard s, for the shards s that are leaves of the fold; no other row is
  * touched. */
 typedef struct {
@@ -202,18 +193,10 @@ typedef struct {
  * Weights, gradients and slots are arenas of one layout: tensor t is [begin, begin + count).
  * Tables are in the order of the model file (the order of norms). */
 typedef struct {
-    size_t begin, count; /* in floats; begin is a multiple of 32 */
-    float l2_twice;      /* (float)(2 * lambda), 0 where L2 does not act */
-    float l1;            /* (float)lambda, 0 where L1 does not act */
-} ls_arena_tensor;
-
-typedef struct {
     int count;
     const ls_arena_tensor *host;   /* [count] host memory */
     const ls_arena_tensor *device; /* [count] the same on the device */
 } ls_arena_table;
-
-#define LS_ALL_FINITE UINT64_MAX
 
 /* For every tensor, in this order: finite test of g as it comes; g = g * scale; g = fmaf(l2_twice,
  * w, g) unless l2_twice is 0; g = g + l1 * sign(w) unless l1 is 0 (sign(0) = 0); norm = flat sum
@@ -235,8 +218,6 @@ typedef struct {
     double *square_sum;   /* [tensors] */
     double *absolute_sum; /* [tensors] */
 } ls_weight_sums_args;
-
-typedef enum { LS_OPTIMIZER_SGD, LS_OPTIMIZER_MOMENTUM, LS_OPTIMIZER_ADAM } ls_optimizer;
 
 /* One update of every tensor (docs/numerics.md 6), after ls_gradient_finish. Constants are computed
  * in double and rounded once by the caller. Slots are flushed: |x| < 2^-100 is stored as +0.
@@ -324,7 +305,7 @@ LS_KERNELS(LS_DECLARE_OP)
 #undef LS_DECLARE_OP
 
 typedef struct ls_kernels {
-    const char *name; /* "reference", "portable", "avx2", "avx512" */
+    const char *name; /* "reference", "portable", "avx2", "avx512", "cuda" */
 #define LS_DECLARE_SLOT(op) ls_##op##_fn *op;
     LS_KERNELS(LS_DECLARE_SLOT)
 #undef LS_DECLARE_SLOT
@@ -332,9 +313,10 @@ typedef struct ls_kernels {
 
 extern const ls_kernels ls_kernels_reference;
 
-/* Give a device its table: on the host the widest instruction set that the CPU has, or the one
- * that LOCKSTEP_ISA names (reference, portable, avx2, avx512).
- * Errors: ARGUMENT (LOCKSTEP_ISA names an unknown one, or one that this CPU lacks). */
+/* Give a device its table: a GPU the one for GPUs; the host the widest instruction set that the
+ * CPU has, or the one that LOCKSTEP_ISA names (reference, portable, avx2, avx512).
+ * Errors: ARGUMENT (LOCKSTEP_ISA names an unknown one, or one that this CPU lacks), DEVICE (a GPU,
+ * in a build without CUDA). */
 LS_MUST_USE ls_status ls_kernels_bind(ls_device *device);
 
 #endif

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/* layout.h -- what lies in device memory and is more than an array of numbers.
+ *
+ * Shared by the host's C and by device code: valid C11 and C++14. kernels.h says which op reads
+ * or writes what of this.
+ */
+#ifndef LS_KERNELS_LAYOUT_H
+#define LS_KERNELS_LAYOUT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* What one shard adds to a step's numbers. Gathered, never reduced: every rank folds all V by the
+ * tree. 40 bytes, no padding. */
+typedef struct {
+    double loss;     /* flat sum of (double)weight * (double)loss */
+    double weight;   /* flat sum of weight */
+    double error;    /* flat sum of absolute_error; 0 without one */
+    int64_t samples; /* counted, not taken from a configuration */
+    int64_t correct;
+} ls_shard_sum;
+
+/* A tensor of the parameter arena. */
+typedef struct {
+    size_t begin, count; /* in floats; begin is a multiple of 32 */
+    float l2_twice;      /* (float)(2 * lambda), 0 where L2 does not act */
+    float l1;            /* (float)lambda, 0 where L1 does not act */
+} ls_arena_tensor;
+
+/* In place of the index of an element that is not finite. */
+#define LS_ALL_FINITE UINT64_MAX
+
+typedef enum { LS_OPTIMIZER_SGD, LS_OPTIMIZER_MOMENTUM, LS_OPTIMIZER_ADAM } ls_optimizer;
+
+#endif
