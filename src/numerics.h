@@ -275,7 +275,7 @@ LS_INLINE float ls_slot_flush(float x)
 
 /* -- elementary functions ----------------------------------------------------------------------
  * libm's differ in their last bits from version to version, and within one between processors with
- * and without fused multiply-add. These use none, take no branch, and so vectorise with equal bits. */
+ * and without fused multiply-add. These use none and take no branch: they vectorise, same bits. */
 
 /* e^x within 1.1 ulp; +0 for x < -87, where the result would near the denormals; +inf above the
  * range; NaN for NaN.
