@@ -78,7 +78,14 @@ typedef struct {
     unsigned char *shadow; /* [bytes], or NULL: all is defined (pinned memory) */
     int device;            /* owner; -1: host memory */
     bool writable;
+    /* What this launch did, for the driver's check of order between streams; NULL: not wanted.
+     * Weak accesses only (atomics and .relaxed .acquire .release ... are an order themselves):
+     * VGPU_TRAIL_READ or VGPU_TRAIL_WRITTEN is or-ed into each byte of trail, then
+     * trail_pages[offset >> VGPU_TRAIL_SHIFT] of the pages touched is set to 1. */
+    unsigned char *trail;       /* [bytes] */
+    unsigned char *trail_pages; /* [(bytes >> VGPU_TRAIL_SHIFT) + 1] */
 } vgpu_span;
+enum { VGPU_TRAIL_READ = 1, VGPU_TRAIL_WRITTEN = 2, VGPU_TRAIL_SHIFT = 12 };
 
 /* Device addresses must lie outside these windows of the generic address space. */
 enum { VGPU_WINDOW_SHIFT = 32 };
