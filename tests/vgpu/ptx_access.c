@@ -77,6 +77,74 @@ static void store_strong(void *data, unsigned bytes, vgpu_order order, uint64_t 
 
 /* -- loads and stores ------------------------------------------------------------------------- */
 
+/* The common case of a weak load, without its messages: memory that the hint knows, aligned, inside
+ * and defined. NULL: vgpu_resolve has the last word. */
+static inline bool all_defined(const unsigned char *shadow, size_t bytes)
+{
+    static const unsigned char ones[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    return bytes == 4    ? memcmp(shadow, ones, 4) == 0
+           : bytes == 16 ? memcmp(shadow, ones, 16) == 0
+                         : bytes == 8 && memcmp(shadow, ones, 8) == 0;
+}
+
+static inline const unsigned char *quick_shared(vgpu_warp *warp, unsigned lane, uint64_t address,
+                                                size_t bytes)
+{
+    const vgpu_block *block = warp->block;
+    const bool dynamic = address >= VGPU_DYNAMIC_BASE;
+    const uint64_t offset = dynamic ? address - VGPU_DYNAMIC_BASE + block->static_bytes
+                                    : address - VGPU_SHARED_BASE;
+    const size_t end = dynamic ? block->shared_bytes : block->static_bytes;
+    if (offset >= end || end - offset < bytes || (address & (bytes - 1)) ||
+        !all_defined(block->defined + offset, bytes)) {
+        return NULL;
+    }
+    if (block->cells && !vgpu_check_race(warp, lane, offset, bytes, false, NULL)) return NULL;
+    return block->shared + offset;
+}
+
+static inline const unsigned char *quick_global(const vgpu_known_span *known, uint64_t address,
+                                                size_t bytes)
+{
+    const uint64_t offset = address - known->span.address;
+    if (offset >= known->span.bytes || known->span.bytes - offset < bytes ||
+        (address & (bytes - 1)) || known->seen ||
+        (known->span.shadow && !all_defined(known->span.shadow + offset, bytes))) {
+        return NULL;
+    }
+    return known->span.data + offset;
+}
+
+/* Does all lanes of a weak load that are the common case; gives the others. */
+static uint32_t load_quickly(vgpu_warp *warp, const vgpu_instruction *in, uint32_t mask)
+{
+    const vgpu_access *a = &in->access;
+    vgpu_runner *runner = warp->block->runner;
+    const vgpu_memory *memory = warp->block->grid->launch->memory;
+    const size_t bytes = (size_t)a->bytes * a->count;
+    const unsigned char hint = runner->hint[warp->now % sizeof runner->hint];
+    const bool global = a->space == VGPU_GLOBAL && hint < runner->span_count &&
+                        runner->generation == atomic_load_explicit(memory->generation,
+                                                                   memory_order_acquire);
+    if (!global && a->space != VGPU_SHARED) return mask;
+    uint32_t others = 0;
+    for (uint32_t rest = mask; rest; rest &= rest - 1) {
+        const unsigned lane = vgpu_first_lane(rest);
+        const uint64_t address = lane_address(warp, &in->operand[a->count], lane);
+        const unsigned char *data = global ? quick_global(&runner->spans[hint], address, bytes)
+                                           : quick_shared(warp, lane, address, bytes);
+        if (!data) {
+            others |= UINT32_C(1) << lane;
+            continue;
+        }
+        for (unsigned i = 0; i < a->count; i++) {
+            set_loaded(warp, &in->operand[i], lane, data + i * a->bytes, a->bytes, a->is_signed);
+        }
+    }
+    if (global) warp->block->events++;
+    return others;
+}
+
 /* Remembers what a warp polls, for the message should it do so for ever. */
 static void note_poll(vgpu_warp *warp, uint64_t address, uint64_t value)
 {
@@ -92,6 +160,7 @@ vgpu_step vgpu_load(vgpu_warp *warp, const vgpu_instruction *in, uint32_t mask)
     const vgpu_operand *from = &in->operand[a->count];
     const size_t bytes = (size_t)a->bytes * a->count;
     bool polls = false;
+    if (a->order == VGPU_WEAK && a->bytes >= 4) mask = load_quickly(warp, in, mask);
     for (uint32_t rest = mask; rest; rest &= rest - 1) {
         const unsigned lane = vgpu_first_lane(rest);
         const uint64_t address = lane_address(warp, from, lane);
