@@ -89,7 +89,9 @@ ls_status ls_link_open(ls_link *link, int from, ls_device *from_device, int to,
     link->slot_bytes = slot_bytes;
     atomic_init(&link->posted, 0);
     atomic_init(&link->freed, 0);
-    const ls_status status = open_memory(link);
+    ls_status status = open_memory(link);
+    if (status == LS_OK && ls_link_is_direct(link))
+        status = ls_device_reach(from_device, to_device);
     if (status != LS_OK) ls_link_close(link);
     return status;
 }

@@ -16,6 +16,7 @@
 #include <stddef.h>
 
 #include "device/device.h"
+#include "device/pcie.h"
 #include "status.h"
 
 /* -- what is there ----------------------------------------------------------------------------- */
@@ -32,9 +33,7 @@ typedef struct {
     size_t memory_bytes;      /* all of it */
     bool time_limited;        /* kernels that run long are ended: a display is attached */
     char pci[16];             /* "0000:17:00.0", or "" */
-    int pcie_generation, pcie_generation_max; /* now (idle links may step down), possible; 0: */
-    int pcie_width, pcie_width_max;           /* lanes, likewise                      unknown */
-    int numa_node;            /* -1: unknown or none */
+    ls_pcie pcie;             /* how it is plugged in */
 } ls_cuda_facts;
 LS_MUST_USE ls_status ls_cuda_facts_read(int ordinal, ls_cuda_facts *out);
 
@@ -62,7 +61,7 @@ int ls_cuda_partner_max(int ordinal);
  * be NULL. Errors: DEVICE, MEMORY. */
 LS_MUST_USE ls_status ls_device_open_cuda(int ordinal, atomic_ulong *progress, ls_device **out);
 
-/* -- for kernels/cuda/ -------------------------------------------------------------------------- */
+/* -- for kernels/cuda/ ------------------------------------------------------------------------ */
 
 /* Find every kernel that will be launched: all of them before the first launch. `name` is borrowed
  * until the device is closed. Devices that share a GPU share the result; called for each of them,

@@ -20,7 +20,7 @@ int ls_cuda_usable_count(const char **why)
 
 ls_status ls_cuda_facts_read(int ordinal, ls_cuda_facts *out)
 {
-    *out = (ls_cuda_facts){ .numa_node = -1 };
+    *out = (ls_cuda_facts){ .capability = 0 };
     return refuse(ordinal);
 }
 

@@ -107,8 +107,7 @@ void ls_cuda_modules_unload(ls_cuda_modules *modules)
     *modules = (ls_cuda_modules){ .count = 0 };
 }
 
-/* The function, or NULL if no module has it. */
-static ls_status find_function(const ls_cuda_modules *modules, const char *name, CUfunction *out)
+ls_status ls_cuda_modules_find(const ls_cuda_modules *modules, const char *name, CUfunction *out)
 {
     const ls_cuda_driver *driver = modules->driver;
     for (int i = 0; i < modules->count; i++) {
@@ -121,22 +120,4 @@ static ls_status find_function(const ls_cuda_modules *modules, const char *name,
                                     "looking for kernel %s", name);
     }
     return ls_fail(LS_ERR_DEVICE, "%s: no module has a kernel %s", modules->device, name);
-}
-
-ls_status ls_cuda_modules_find(const ls_cuda_modules *modules, const char *name,
-                               unsigned thread_count, size_t shared_bytes, CUfunction *out)
-{
-    const ls_cuda_driver *driver = modules->driver;
-    LS_TRY(find_function(modules, name, out));
-    int thread_max = 0;
-    LS_TRY(LS_CUDA(driver, modules->device, func_attribute,
-                   (&thread_max, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, *out),
-                   "asking for the largest block of kernel %s", name));
-    if (thread_max < 0 || thread_count > (unsigned)thread_max)
-        return ls_fail(LS_ERR_DEVICE, "%s: kernel %s wants blocks of %u threads, %d is the most",
-                       modules->device, name, thread_count, thread_max);
-    if (shared_bytes == 0) return LS_OK;
-    return LS_CUDA(driver, modules->device, func_set_attribute,
-                   (*out, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)shared_bytes),
-                   "allowing kernel %s %zu bytes of dynamic shared memory", name, shared_bytes);
 }

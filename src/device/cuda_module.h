@@ -50,10 +50,8 @@ LS_MUST_USE ls_status ls_cuda_modules_load(ls_cuda_modules *modules, const ls_cu
                                            const ls_cuda_image *image);
 void ls_cuda_modules_unload(ls_cuda_modules *modules); /* accepts all-zero */
 
-/* The kernel `name`, allowed to be launched with blocks of `thread_count` threads and `shared_bytes`
- * bytes of dynamic shared memory. Errors: DEVICE (not there; cannot be launched so). */
+/* The kernel `name`. Errors: DEVICE (no module has it). */
 LS_MUST_USE ls_status ls_cuda_modules_find(const ls_cuda_modules *modules, const char *name,
-                                           unsigned thread_count, size_t shared_bytes,
                                            CUfunction *out);
 
 #endif

@@ -122,6 +122,12 @@ void ls_pinned_release(ls_device *device, void *memory)
     device->ops->pinned_release(device, memory);
 }
 
+ls_status ls_device_reach(ls_device *device, ls_device *other)
+{
+    if (device == other || device->ops->reach == NULL) return LS_OK;
+    return device->ops->reach(device, other);
+}
+
 /* -- streams and events ---------------------------------------------------------------------- */
 
 ls_status ls_stream_init(ls_stream *stream, ls_device *device)

@@ -62,6 +62,7 @@ typedef struct {
     ls_status (*event_poll)(ls_event *, bool *complete);
     ls_status (*copy)(ls_stream *, void *to, const void *from, size_t bytes, int direction);
     ls_status (*fill)(ls_stream *, void *to, unsigned char value, size_t bytes);
+    ls_status (*reach)(ls_device *, ls_device *other); /* NULL: nothing has to be done */
     void (*close)(ls_device *);
 } ls_device_ops;
 
@@ -111,6 +112,10 @@ void ls_device_release(ls_device *device, void *memory); /* accepts NULL */
 /* Host memory that asynchronous copies may use. */
 LS_MUST_USE ls_status ls_pinned_alloc(ls_device *device, size_t bytes, void **out);
 void ls_pinned_release(ls_device *device, void *memory); /* accepts NULL */
+
+/* From now on `device` may write and read the memory of `other`, by ls_copy_peer and by ops. Their
+ * pair is LOCAL or PEER. Whoever opens a link that does so calls this first. Errors: DEVICE. */
+LS_MUST_USE ls_status ls_device_reach(ls_device *device, ls_device *other);
 
 LS_MUST_USE ls_status ls_stream_init(ls_stream *stream, ls_device *device);
 void ls_stream_free(ls_stream *stream); /* accepts all-zero */

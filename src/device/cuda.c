@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: MIT */
+/* cuda.c -- a GPU as a device: memory, streams, events, copies and launches, through the driver.
+ *
+ * device.h's promises map onto the driver's one to one; what this file adds is what the driver does
+ * not check or does differently:
+ *
+ *   host copies      asynchronous from pinned memory only: other memory the driver would copy at
+ *                    the call (to the device) or after waiting for the device (from it). Refused.
+ *   peer copies      go through the host without a word where access is not enabled. Refused: what
+ *                    is to be staged is staged by a link, where it can be seen.
+ *   polling          cuStreamQuery and cuEventQuery, whose NOT_READY is no error. Nothing waits in
+ *                    the driver: a wait that cannot end must end at our deadline.
+ *   streams          NON_BLOCKING: they do not wait for the legacy stream, which is never used.
+ *   events           DISABLE_TIMING: cheaper, and nothing reads their times.
+ *   contexts         are per thread in the driver; each function enters its device's first.
+ *   failed kernels   are reported by a later call on the same context, any call, and by all calls
+ *                    after; the message says so (ls_cuda_check_at).
+ *
+ * Releasing memory waits for the device in the driver. So what must not wait is not released: after
+ * a failure the caller polls until the streams are idle, and leaves the process if they do not
+ * become so (trainer.c). What a release reports is ignored: it would hide the first cause.
+ *
+ * Thread rule: as device.h. Events are polled and waited for from any thread.
+ */
+#include "device/cuda.h"
+
+#include <assert.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/cuda_context.h"
+#include "device/cuda_driver.h"
+
+enum { PARAM_BYTES_MAX = 4096, ALIGN_BYTES = 256 };
+
+typedef struct {
+    CUstream handle;
+    CUdeviceptr workspace; /* LS_CUDA_WORKSPACE_BYTES */
+} cuda_stream;
+
+static ls_cuda_context *context_of(const ls_device *device) { return device->implementation; }
+
+static CUstream handle_of(const ls_stream *stream)
+{
+    return ((const cuda_stream *)stream->implementation)->handle;
+}
+
+/* A device address as the driver takes it. */
+static CUdeviceptr address_of(const void *memory) { return (CUdeviceptr)(uintptr_t)memory; }
+
+/* Call the driver on a context. */
+#define CALL(context, slot, arguments, ...)                                                       \
+    LS_CUDA((context)->driver, (context)->name, slot, arguments, __VA_ARGS__)
+
+/* -- memory ------------------------------------------------------------------------------------ */
+
+static ls_status memory_alloc(ls_device *device, size_t bytes, void **out)
+{
+    ls_cuda_context *context = context_of(device);
+    CUdeviceptr address = 0;
+    LS_TRY(ls_cuda_context_enter(context));
+    LS_TRY(CALL(context, mem_alloc, (&address, bytes > 0 ? bytes : 1),
+                "allocating %zu bytes, with %zu in use here", bytes,
+                atomic_load(&device->allocated_bytes)));
+    assert(address % ALIGN_BYTES == 0); /* the driver's promise, and more than device.h's */
+    void *memory = (void *)(uintptr_t)address;
+    const ls_status status = ls_cuda_memory_add(context, memory, bytes, false);
+    if (status != LS_OK) (void)context->driver->mem_free(address);
+    else *out = memory;
+    return status;
+}
+
+static void memory_release(ls_device *device, void *memory)
+{
+    ls_cuda_context *context = context_of(device);
+    ls_cuda_memory_remove(memory);
+    if (ls_cuda_context_enter(context) == LS_OK)
+        (void)context->driver->mem_free(address_of(memory));
+}
+
+static ls_status pinned_alloc(ls_device *device, size_t bytes, void **out)
+{
+    ls_cuda_context *context = context_of(device);
+    void *memory = NULL;
+    LS_TRY(ls_cuda_context_enter(context));
+    LS_TRY(CALL(context, mem_host_alloc,
+                (&memory, bytes > 0 ? bytes : 1,
+                 CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP),
+                "allocating %zu bytes of pinned host memory", bytes));
+    const ls_status status = ls_cuda_memory_add(context, memory, bytes, true);
+    if (status != LS_OK) (void)context->driver->mem_free_host(memory);
+    else *out = memory;
+    return status;
+}
+
+static void pinned_release(ls_device *device, void *memory)
+{
+    ls_cuda_context *context = context_of(device);
+    ls_cuda_memory_remove(memory);
+    if (ls_cuda_context_enter(context) == LS_OK) (void)context->driver->mem_free_host(memory);
+}
+
+/* -- streams and events ------------------------------------------------------------------------ */
+
+static ls_status stream_open(ls_device *device, ls_stream *stream)
+{
+    ls_cuda_context *context = context_of(device);
+    LS_TRY(ls_cuda_context_enter(context));
+    cuda_stream *s = calloc(1, sizeof *s);
+    if (s == NULL) return ls_fail(LS_ERR_MEMORY, "%s: no memory for a stream", device->name);
+    ls_status status = CALL(context, stream_create, (&s->handle, CU_STREAM_NON_BLOCKING, 0),
+                            "making a stream");
+    if (status == LS_OK) {
+        status = CALL(context, mem_alloc, (&s->workspace, LS_CUDA_WORKSPACE_BYTES),
+                      "allocating a stream's workspace of %d bytes", LS_CUDA_WORKSPACE_BYTES);
+        if (status == LS_OK) {
+            stream->implementation = s;
+            return LS_OK;
+        }
+        (void)context->driver->stream_destroy(s->handle);
+    }
+    free(s);
+    return status;
+}
+
+static void stream_close(ls_stream *stream)
+{
+    ls_cuda_context *context = context_of(stream->device);
+    cuda_stream *s = stream->implementation;
+    if (ls_cuda_context_enter(context) == LS_OK) {
+        (void)context->driver->stream_destroy(s->handle);
+        (void)context->driver->mem_free(s->workspace);
+    }
+    free(s);
+}
+
+static ls_status stream_poll(ls_stream *stream, bool *idle)
+{
+    ls_cuda_context *context = context_of(stream->device);
+    LS_TRY(ls_cuda_context_enter(context));
+    const CUresult result = context->driver->stream_query(handle_of(stream));
+    *idle = result == CUDA_SUCCESS;
+    if (result == CUDA_ERROR_NOT_READY) return LS_OK;
+    return ls_cuda_check_at(__FILE__, __LINE__, context->driver, result,
+                            LS_CUDA_ENTRY_stream_query, context->name,
+                            "asking whether a stream is idle");
+}
+
+static ls_status stream_wait(ls_stream *stream, ls_event *event)
+{
+    ls_cuda_context *context = context_of(stream->device);
+    if (event->device->kind != LS_DEVICE_CUDA)
+        return ls_fail(LS_ERR_DEVICE, "a stream of %s cannot wait for an event of %s",
+                       stream->device->name, event->device->name);
+    LS_TRY(ls_cuda_context_enter(context));
+    return CALL(context, stream_wait_event, (handle_of(stream), event->implementation, 0),
+                "letting a stream wait for an event of %s", event->device->name);
+}
+
+static ls_status event_open(ls_device *device, ls_event *event)
+{
+    ls_cuda_context *context = context_of(device);
+    CUevent handle = NULL;
+    LS_TRY(ls_cuda_context_enter(context));
+    LS_TRY(CALL(context, event_create, (&handle, CU_EVENT_DISABLE_TIMING), "making an event"));
+    event->implementation = handle;
+    return LS_OK;
+}
+
+static void event_close(ls_event *event)
+{
+    ls_cuda_context *context = context_of(event->device);
+    if (ls_cuda_context_enter(context) == LS_OK)
+        (void)context->driver->event_destroy(event->implementation);
+}
+
+static ls_status event_record(ls_event *event, ls_stream *stream)
+{
+    ls_cuda_context *context = context_of(stream->device);
+    LS_TRY(ls_cuda_context_enter(context));
+    return CALL(context, event_record, (event->implementation, handle_of(stream)),
+                "recording an event");
+}
+
+static ls_status event_poll(ls_event *event, bool *complete)
+{
+    ls_cuda_context *context = context_of(event->device);
+    LS_TRY(ls_cuda_context_enter(context));
+    const CUresult result = context->driver->event_query(event->implementation);
+    *complete = result == CUDA_SUCCESS;
+    if (result == CUDA_ERROR_NOT_READY) return LS_OK;
+    return ls_cuda_check_at(__FILE__, __LINE__, context->driver, result,
+                            LS_CUDA_ENTRY_event_query, context->name,
+                            "asking whether an event is complete");
+}
+
+/* -- copies ------------------------------------------------------------------------------------ */
+
+static const char *name_of_owner(const void *memory, size_t bytes)
+{
+    const ls_cuda_context *owner = ls_cuda_memory_owner(memory, bytes, false);
+    return owner != NULL ? owner->name : "no open GPU";
+}
+
+/* Fail unless [memory, memory + bytes) is memory of `context`. */
+static ls_status check_own(const ls_cuda_context *context, const void *memory, size_t bytes,
+                           const char *doing)
+{
+    if (ls_cuda_memory_owner(memory, bytes, false) == context) return LS_OK;
+    return ls_fail(LS_ERR_DEVICE, "%s: %s %zu bytes: %p is memory of %s", context->name, doing,
+                   bytes, memory, name_of_owner(memory, bytes));
+}
+
+static ls_status check_pinned(const ls_cuda_context *context, const void *memory, size_t bytes,
+                              const char *doing)
+{
+    if (ls_cuda_memory_owner(memory, bytes, true) != NULL) return LS_OK;
+    return ls_fail(LS_ERR_DEVICE, "%s: %s %zu bytes: the host memory is not pinned",
+                   context->name, doing, bytes);
+}
+
+static ls_status copy_to_device(ls_cuda_context *context, CUstream stream, void *to,
+                                const void *from, size_t bytes)
+{
+    LS_TRY(check_own(context, to, bytes, "copying to the device"));
+    LS_TRY(check_pinned(context, from, bytes, "copying to the device"));
+    return CALL(context, memcpy_h_to_d, (address_of(to), from, bytes, stream),
+                "copying %zu bytes to the device", bytes);
+}
+
+static ls_status copy_to_host(ls_cuda_context *context, CUstream stream, void *to,
+                              const void *from, size_t bytes)
+{
+    LS_TRY(check_own(context, from, bytes, "copying to the host"));
+    LS_TRY(check_pinned(context, to, bytes, "copying to the host"));
+    return CALL(context, memcpy_d_to_h, (to, address_of(from), bytes, stream),
+                "copying %zu bytes to the host", bytes);
+}
+
+static ls_status copy_within(ls_cuda_context *context, CUstream stream, void *to,
+                             const void *from, size_t bytes)
+{
+    LS_TRY(check_own(context, from, bytes, "copying within the device"));
+    LS_TRY(check_own(context, to, bytes, "copying within the device"));
+    return CALL(context, memcpy_d_to_d, (address_of(to), address_of(from), bytes, stream),
+                "copying %zu bytes within the device", bytes);
+}
+
+static ls_status copy_peer(ls_cuda_context *context, CUstream stream, void *to, const void *from,
+                           size_t bytes)
+{
+    ls_cuda_context *owner = ls_cuda_memory_owner(to, bytes, false);
+    if (owner == context) return copy_within(context, stream, to, from, bytes);
+    LS_TRY(check_own(context, from, bytes, "copying from the device"));
+    if (owner == NULL)
+        return ls_fail(LS_ERR_DEVICE, "%s: copying %zu bytes: %p is memory of no open GPU",
+                       context->name, bytes, to);
+    if (!atomic_load(&context->reaches[owner->ordinal]))
+        return ls_fail(LS_ERR_DEVICE, "%s: copying %zu bytes to %s: access is not enabled",
+                       context->name, bytes, owner->name);
+    return CALL(context, memcpy_peer,
+                (address_of(to), owner->handle, address_of(from), context->handle, bytes, stream),
+                "copying %zu bytes to %s", bytes, owner->name);
+}
+
+static ls_status copy(ls_stream *stream, void *to, const void *from, size_t bytes, int direction)
+{
+    ls_cuda_context *context = context_of(stream->device);
+    const CUstream handle = handle_of(stream);
+    LS_TRY(ls_cuda_context_enter(context));
+    switch (direction) {
+    case LS_COPY_TO_DEVICE: return copy_to_device(context, handle, to, from, bytes);
+    case LS_COPY_TO_HOST: return copy_to_host(context, handle, to, from, bytes);
+    case LS_COPY_WITHIN: return copy_within(context, handle, to, from, bytes);
+    default: return copy_peer(context, handle, to, from, bytes);
+    }
+}
+
+/* Four bytes at a time where address and count allow it. */
+static ls_status fill(ls_stream *stream, void *to, unsigned char value, size_t bytes)
+{
+    ls_cuda_context *context = context_of(stream->device);
+    LS_TRY(ls_cuda_context_enter(context));
+    LS_TRY(check_own(context, to, bytes, "filling"));
+    if (((uintptr_t)to | bytes) % 4 == 0)
+        return CALL(context, memset_d32,
+                    (address_of(to), value * 0x01010101u, bytes / 4, handle_of(stream)),
+                    "filling %zu bytes", bytes);
+    return CALL(context, memset_d8, (address_of(to), value, bytes, handle_of(stream)),
+                "filling %zu bytes", bytes);
+}
+
+/* -- devices ----------------------------------------------------------------------------------- */
+
+static ls_status reach(ls_device *device, ls_device *other)
+{
+    if (other->kind != LS_DEVICE_CUDA)
+        return ls_fail(LS_ERR_DEVICE, "%s cannot access memory of %s", device->name, other->name);
+    return ls_cuda_context_reach(context_of(device), context_of(other));
+}
+
+static void close_device(ls_device *device)
+{
+    ls_cuda_context_release(context_of(device));
+    free(device);
+}
+
+static const ls_device_ops cuda_ops = {
+    .alloc = memory_alloc,
+    .release = memory_release,
+    .pinned_alloc = pinned_alloc,
+    .pinned_release = pinned_release,
+    .stream_open = stream_open,
+    .stream_close = stream_close,
+    .stream_poll = stream_poll,
+    .stream_wait = stream_wait,
+    .event_open = event_open,
+    .event_close = event_close,
+    .event_record = event_record,
+    .event_poll = event_poll,
+    .copy = copy,
+    .fill = fill,
+    .reach = reach,
+    .close = close_device,
+};
+
+ls_status ls_device_open_cuda(int ordinal, atomic_ulong *progress, ls_device **out)
+{
+    *out = NULL;
+    ls_cuda_context *context = NULL;
+    LS_TRY(ls_cuda_context_retain(ordinal, &context));
+    char model[72] = "";
+    ls_status status = CALL(context, device_name, (model, (int)sizeof model, context->device),
+                            "asking for the GPU's name");
+    ls_device *device = status == LS_OK ? malloc(sizeof *device) : NULL;
+    if (device == NULL) {
+        ls_cuda_context_release(context);
+        if (status != LS_OK) return status;
+        return ls_fail(LS_ERR_MEMORY, "cuda:%d: %zu bytes asked", ordinal, sizeof *device);
+    }
+    ls_device_init(device, LS_DEVICE_CUDA, ordinal, &cuda_ops, NULL, progress);
+    (void)snprintf(device->name, sizeof device->name, "cuda:%d %s", ordinal, model);
+    device->implementation = context;
+    *out = device;
+    return LS_OK;
+}
+
+/* -- launches ---------------------------------------------------------------------------------- */
+
+ls_status ls_cuda_kernels_load(ls_device *device, const char *const *name, int count)
+{
+    ls_cuda_context *context = context_of(device);
+    assert(device->kind == LS_DEVICE_CUDA && count > 0);
+    if (context->function != NULL) {
+        assert(context->kernel == name && context->kernel_count == count);
+        return LS_OK;
+    }
+    LS_TRY(ls_cuda_context_enter(context));
+    CUfunction *function = calloc((size_t)count, sizeof *function);
+    if (function == NULL)
+        return ls_fail(LS_ERR_MEMORY, "%s: no memory for %d kernels", context->name, count);
+    for (int i = 0; i < count; i++) {
+        const ls_status status = ls_cuda_modules_find(&context->modules, name[i], &function[i]);
+        if (status != LS_OK) {
+            free(function);
+            return status;
+        }
+    }
+    context->kernel = name;
+    context->kernel_count = count;
+    context->function = function;
+    return LS_OK;
+}
+
+static CUfunction find_function(const ls_cuda_context *context, const char *name)
+{
+    for (int i = 0; i < context->kernel_count; i++)
+        if (context->kernel[i] == name || strcmp(context->kernel[i], name) == 0)
+            return context->function[i];
+    return NULL;
+}
+
+ls_status ls_cuda_launch(ls_stream *stream, const ls_cuda_launch_args *launch)
+{
+    ls_cuda_context *context = context_of(stream->device);
+    const unsigned *grid = launch->grid;
+    const CUfunction function = find_function(context, launch->kernel);
+    if (function == NULL)
+        return ls_fail(LS_ERR_DEVICE, "%s: kernel %s was not loaded", context->name,
+                       launch->kernel);
+    assert(launch->param_bytes <= PARAM_BYTES_MAX);
+    /* The driver takes a list of pointers to arguments and reads through them before it returns;
+     * the one argument is not written, whatever the type says. */
+    void *argument = NULL;
+    memcpy(&argument, &launch->params, sizeof argument);
+    LS_TRY(ls_cuda_context_enter(context));
+    return CALL(context, launch,
+                (function, grid[0], grid[1], grid[2], launch->block, 1, 1, 0, handle_of(stream),
+                 &argument, NULL),
+                "launching %s, %u x %u x %u blocks of %u threads", launch->kernel, grid[0],
+                grid[1], grid[2], launch->block);
+}
+
+void *ls_cuda_workspace(const ls_stream *stream)
+{
+    return (void *)(uintptr_t)((const cuda_stream *)stream->implementation)->workspace;
+}
+
+int ls_cuda_multiprocessor_count(const ls_device *device)
+{
+    return context_of(device)->multiprocessor_count;
+}
