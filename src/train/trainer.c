@@ -186,9 +186,11 @@ static ls_status plan_buckets(ls_run *run)
 static ls_status open_comm(ls_run *run)
 {
     ls_device *device[LS_WORLD_MAX];
-    size_t largest = run->model.arena_floats; /* the broadcast of the first weights */
+    size_t largest = 0;
     for (int r = 0; r < run->world_size; r++) device[r] = run->rank[r].device;
     LS_TRY(plan_buckets(run));
+    for (int b = 0; b < run->bucket_count; b++)
+        if (run->bucket[b].count > largest) largest = run->bucket[b].count;
     const ls_comm_config config = {
         .algorithm = run->config.allreduce,
         .order = run->config.order,
