@@ -351,42 +351,15 @@ ls_status ls_device_open_cuda(int ordinal, atomic_ulong *progress, ls_device **o
 
 ls_status ls_cuda_kernels_load(ls_device *device, const char *const *name, int count)
 {
-    ls_cuda_context *context = context_of(device);
     assert(device->kind == LS_DEVICE_CUDA && count > 0);
-    if (context->function != NULL) {
-        assert(context->kernel == name && context->kernel_count == count);
-        return LS_OK;
-    }
-    LS_TRY(ls_cuda_context_enter(context));
-    CUfunction *function = calloc((size_t)count, sizeof *function);
-    if (function == NULL)
-        return ls_fail(LS_ERR_MEMORY, "%s: no memory for %d kernels", context->name, count);
-    for (int i = 0; i < count; i++) {
-        const ls_status status = ls_cuda_modules_find(&context->modules, name[i], &function[i]);
-        if (status != LS_OK) {
-            free(function);
-            return status;
-        }
-    }
-    context->kernel = name;
-    context->kernel_count = count;
-    context->function = function;
-    return LS_OK;
-}
-
-static CUfunction find_function(const ls_cuda_context *context, const char *name)
-{
-    for (int i = 0; i < context->kernel_count; i++)
-        if (context->kernel[i] == name || strcmp(context->kernel[i], name) == 0)
-            return context->function[i];
-    return NULL;
+    return ls_cuda_context_load(context_of(device), ls_embedded_cuda_images, name, count);
 }
 
 ls_status ls_cuda_launch(ls_stream *stream, const ls_cuda_launch_args *launch)
 {
     ls_cuda_context *context = context_of(stream->device);
     const unsigned *grid = launch->grid;
-    const CUfunction function = find_function(context, launch->kernel);
+    const CUfunction function = ls_cuda_context_function(context, launch->kernel);
     if (function == NULL)
         return ls_fail(LS_ERR_DEVICE, "%s: kernel %s was not loaded", context->name,
                        launch->kernel);

@@ -52,6 +52,9 @@ void ls_cuda_probe(const int *ordinal, int count);
  * why if it may not ("cuDeviceCanAccessPeer says no", "the probe's copy arrived changed"). */
 bool ls_cuda_pair_is_proven(int from, int to, const char **why_not);
 
+/* How fast the driver says a proven pair's link is, against this machine's others: 0 the best. */
+int ls_cuda_pair_rank(int from, int to);
+
 /* With how many others GPU `ordinal` may have peer access at a time, as the probe found. */
 int ls_cuda_partner_max(int ordinal);
 

@@ -59,10 +59,9 @@ static ls_status fill_context(ls_cuda_context *context)
     LS_TRY(ls_cuda_context_enter(context));
     LS_TRY(attribute(context, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &major));
     LS_TRY(attribute(context, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &minor));
-    LS_TRY(attribute(context, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
-                     &context->multiprocessor_count));
-    return ls_cuda_modules_load(&context->modules, context->driver, context->name,
-                                10 * major + minor, ls_embedded_cuda_images);
+    context->capability = 10 * major + minor;
+    return attribute(context, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+                     &context->multiprocessor_count);
 }
 
 static ls_status make_context(const ls_cuda_driver *driver, int ordinal, ls_cuda_context **out)
@@ -84,7 +83,6 @@ static ls_status make_context(const ls_cuda_driver *driver, int ordinal, ls_cuda
             *out = context;
             return LS_OK;
         }
-        ls_cuda_modules_unload(&context->modules);
         (void)driver->primary_ctx_release(context->device);
     }
     free(context);
@@ -140,6 +138,47 @@ ls_status ls_cuda_context_enter(const ls_cuda_context *context)
                    "making the GPU this thread's");
 }
 
+static ls_status find_functions(const ls_cuda_context *context, const char *const *name, int count,
+                                CUfunction *function)
+{
+    for (int i = 0; i < count; i++)
+        LS_TRY(ls_cuda_modules_find(&context->modules, name[i], &function[i]));
+    return LS_OK;
+}
+
+ls_status ls_cuda_context_load(ls_cuda_context *context, const ls_cuda_image *image,
+                               const char *const *name, int count)
+{
+    if (context->function != NULL) {
+        assert(context->kernel == name && context->kernel_count == count);
+        return LS_OK;
+    }
+    LS_TRY(ls_cuda_context_enter(context));
+    CUfunction *function = calloc((size_t)count, sizeof *function);
+    if (function == NULL)
+        return ls_fail(LS_ERR_MEMORY, "%s: no memory for %d kernels", context->name, count);
+    ls_status status = ls_cuda_modules_load(&context->modules, context->driver, context->name,
+                                            context->capability, image);
+    if (status == LS_OK) status = find_functions(context, name, count, function);
+    if (status != LS_OK) {
+        ls_cuda_modules_unload(&context->modules);
+        free(function);
+        return status;
+    }
+    context->kernel = name;
+    context->kernel_count = count;
+    context->function = function;
+    return LS_OK;
+}
+
+CUfunction ls_cuda_context_function(const ls_cuda_context *context, const char *name)
+{
+    for (int i = 0; i < context->kernel_count; i++)
+        if (context->kernel[i] == name || strcmp(context->kernel[i], name) == 0)
+            return context->function[i];
+    return NULL;
+}
+
 ls_status ls_cuda_context_reach(ls_cuda_context *context, ls_cuda_context *other)
 {
     if (context == other || atomic_load(&context->reaches[other->ordinal])) return LS_OK;
@@ -151,6 +190,25 @@ ls_status ls_cuda_context_reach(ls_cuda_context *context, ls_cuda_context *other
                                 "enabling access to %s", other->name));
     atomic_store(&context->reaches[other->ordinal], true);
     return LS_OK;
+}
+
+int ls_cuda_context_partner_count(const ls_cuda_context *context)
+{
+    int count = 0;
+    for (int i = 0; i < LS_CUDA_GPU_MAX; i++) count += atomic_load(&context->reaches[i]);
+    return count;
+}
+
+void ls_cuda_context_unreach_all(ls_cuda_context *context)
+{
+    if (ls_cuda_context_enter(context) != LS_OK) return;
+    (void)pthread_mutex_lock(&registry.lock);
+    for (int i = 0; i < LS_CUDA_GPU_MAX; i++) {
+        if (!atomic_load(&context->reaches[i]) || registry.context[i] == NULL) continue;
+        (void)context->driver->ctx_disable_peer_access(registry.context[i]->handle);
+        atomic_store(&context->reaches[i], false);
+    }
+    (void)pthread_mutex_unlock(&registry.lock);
 }
 
 /* -- whose memory ------------------------------------------------------------------------------ */

@@ -6,8 +6,8 @@
  * devices that this process opens on a GPU share the GPU's primary context.
  *
  * Thread rule: the registry (which contexts, which memory) is behind one lock; any thread may call
- * any function. A context's fields are written when it is made and by ls_cuda_kernels_load, both
- * before the ranks start.
+ * any function. A context's fields are written when it is made and by ls_cuda_context_load,
+ * both before the ranks start.
  */
 #ifndef LS_DEVICE_CUDA_CONTEXT_H
 #define LS_DEVICE_CUDA_CONTEXT_H
@@ -28,6 +28,7 @@ typedef struct {
     CUcontext handle;
     int ordinal;
     char name[16];                /* "cuda:0" */
+    int capability;               /* 90 for 9.0 */
     int multiprocessor_count;
     ls_cuda_modules modules;
     const char *const *kernel;    /* borrowed, [kernel_count]: names */
@@ -37,16 +38,28 @@ typedef struct {
     atomic_bool reaches[LS_CUDA_GPU_MAX]; /* may access the memory of that GPU's context */
 } ls_cuda_context;
 
-/* Share the context of GPU `ordinal`: made, with all modules loaded, by the first call. Errors:
- * DEVICE, MEMORY. */
+/* Share the context of GPU `ordinal`, made by the first call. Errors: DEVICE, MEMORY. */
 LS_MUST_USE ls_status ls_cuda_context_retain(int ordinal, ls_cuda_context **out);
 void ls_cuda_context_release(ls_cuda_context *context);
 
 /* Make it the calling thread's: before driver calls that work on a context. Errors: DEVICE. */
 LS_MUST_USE ls_status ls_cuda_context_enter(const ls_cuda_context *context);
 
+/* Load the images and find the kernels `name`, [count], in them; both borrowed until the context
+ * ends. Once per context: another call with the same names does nothing. Errors: as
+ * ls_cuda_modules_load and _find. */
+LS_MUST_USE ls_status ls_cuda_context_load(ls_cuda_context *context, const ls_cuda_image *image,
+                                           const char *const *name, int count);
+
+/* The kernel, or NULL if it was not loaded. */
+CUfunction ls_cuda_context_function(const ls_cuda_context *context, const char *name);
+
 /* From now on `context` may access the memory of `other`. Errors: DEVICE. */
 LS_MUST_USE ls_status ls_cuda_context_reach(ls_cuda_context *context, ls_cuda_context *other);
+
+/* How many others it reaches; and the end of that. */
+int ls_cuda_context_partner_count(const ls_cuda_context *context);
+void ls_cuda_context_unreach_all(ls_cuda_context *context);
 
 /* -- whose memory ------------------------------------------------------------------------------ */
 

@@ -26,8 +26,9 @@ typedef struct {
 } ls_cuda_image;
 static_assert(sizeof(ls_cuda_image) == (2 + 2 * LS_CUDA_PTX_COUNT) * 8, "embed_cuda.S");
 
-/* This binary's images. */
+/* This binary's images: the ops', and the link probe's. */
 extern const ls_cuda_image ls_embedded_cuda_images[];
+extern const ls_cuda_image ls_embedded_cuda_probe[];
 
 /* Load one image for a GPU of `capability`, into the current context: the machine code, or if
  * there is none for this GPU, the PTX of the highest target that it can run, which the driver
