@@ -85,7 +85,12 @@ typedef struct {
     unsigned char *trail;       /* [bytes] */
     unsigned char *trail_pages; /* [(bytes >> VGPU_TRAIL_SHIFT) + 1] */
 } vgpu_span;
-enum { VGPU_TRAIL_READ = 1, VGPU_TRAIL_WRITTEN = 2, VGPU_TRAIL_SHIFT = 12 };
+enum {
+    VGPU_TRAIL_READ = 1,
+    VGPU_TRAIL_WRITTEN = 2,
+    VGPU_TRAIL_INCOHERENT = 4, /* beside READ: by ld.nc; reported if it is written as well */
+    VGPU_TRAIL_SHIFT = 12,
+};
 
 /* Device addresses must lie outside these windows of the generic address space. */
 enum { VGPU_WINDOW_SHIFT = 32 };

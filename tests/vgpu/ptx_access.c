@@ -103,16 +103,16 @@ static inline const unsigned char *quick_shared(vgpu_warp *warp, unsigned lane, 
     return block->shared + offset;
 }
 
-static inline const unsigned char *quick_global(const vgpu_known_span *known, uint64_t address,
+static inline const unsigned char *quick_global(const vgpu_span *span, uint64_t address,
                                                 size_t bytes)
 {
-    const uint64_t offset = address - known->span.address;
-    if (offset >= known->span.bytes || known->span.bytes - offset < bytes ||
-        (address & (bytes - 1)) || known->seen ||
-        (known->span.shadow && !all_defined(known->span.shadow + offset, bytes))) {
+    const uint64_t offset = address - span->address;
+    if (offset >= span->bytes || span->bytes - offset < bytes || (address & (bytes - 1)) ||
+        (span->shadow && !all_defined(span->shadow + offset, bytes))) {
         return NULL;
     }
-    return known->span.data + offset;
+    if (span->trail) vgpu_leave_trail(span, offset, bytes, VGPU_TRAIL_READ);
+    return span->data + offset;
 }
 
 /* Does all lanes of a weak load that are the common case; gives the others. */
@@ -160,7 +160,7 @@ vgpu_step vgpu_load(vgpu_warp *warp, const vgpu_instruction *in, uint32_t mask)
     const vgpu_operand *from = &in->operand[a->count];
     const size_t bytes = (size_t)a->bytes * a->count;
     bool polls = false;
-    if (a->order == VGPU_WEAK && a->bytes >= 4) mask = load_quickly(warp, in, mask);
+    if (a->order == VGPU_WEAK && a->bytes >= 4 && !a->incoherent) mask = load_quickly(warp, in, mask);
     for (uint32_t rest = mask; rest; rest &= rest - 1) {
         const unsigned lane = vgpu_first_lane(rest);
         const uint64_t address = lane_address(warp, from, lane);

@@ -71,7 +71,6 @@ static void read_access(reader *r)
     const bool may_be_shared = a->space == VGPU_SHARED || a->space == VGPU_GENERIC;
     const bool loads = r->out->kind == VGPU_LOAD || r->out->kind == VGPU_STORE;
     if (loads && may_be_shared && a->bytes < 4) r->parser->code->has_narrow_shared = true;
-    if (a->incoherent) r->parser->code->has_incoherent = true;
 }
 
 static void read_mode(reader *r)

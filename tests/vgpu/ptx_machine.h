@@ -29,12 +29,6 @@ typedef struct vgpu_warp vgpu_warp;
 typedef struct vgpu_block vgpu_block;
 typedef struct vgpu_runner vgpu_runner;
 
-/* Bytes of an allocation that this launch has written or read by ld.nc. */
-typedef struct {
-    uint64_t address;
-    unsigned char *bytes; /* owned; atomic, relaxed */
-} vgpu_seen;
-
 typedef struct {
     const vgpu_program *program;
     const vgpu_code *code;
@@ -49,15 +43,7 @@ typedef struct {
     vgpu_outcome outcome;
     char *error;
     size_t error_bytes;
-    vgpu_seen seen[VGPU_SPANS]; /* kernels with ld.nc only */
-    size_t seen_count;
 } vgpu_grid;
-
-/* A span that a runner remembers. */
-typedef struct {
-    vgpu_span span;
-    unsigned char *seen; /* of vgpu_seen, or NULL */
-} vgpu_known_span;
 
 struct vgpu_runner {
     vgpu_grid *grid;
@@ -66,7 +52,7 @@ struct vgpu_runner {
     uint64_t random;
     uint64_t instructions;
     unsigned generation; /* of the memory, when the spans were asked for */
-    vgpu_known_span spans[VGPU_SPANS];
+    vgpu_span spans[VGPU_SPANS]; /* as the driver told */
     size_t span_count;
     unsigned char hint[256]; /* which span an instruction used last, by pc % 256 */
 };
@@ -232,6 +218,21 @@ typedef struct {
  * False: a fault. */
 bool vgpu_resolve(vgpu_warp *warp, unsigned lane, const vgpu_access *access, uint64_t address,
                   size_t bytes, vgpu_direction direction, const void *value, vgpu_place *place);
+
+/* Notes in the span's trail what a weak access did. Gives what was there before. Atomic, relaxed:
+ * runners share it. */
+static inline unsigned char vgpu_leave_trail(const vgpu_span *span, size_t offset, size_t bytes,
+                                             unsigned char did)
+{
+    unsigned char before = 0, *page = &span->trail_pages[offset >> VGPU_TRAIL_SHIFT];
+    for (size_t i = offset; i < offset + bytes; i++) {
+        const unsigned char old = __atomic_load_n(&span->trail[i], __ATOMIC_RELAXED);
+        if ((old & did) != did) __atomic_fetch_or(&span->trail[i], did, __ATOMIC_RELAXED);
+        before |= old;
+    }
+    if (!__atomic_load_n(page, __ATOMIC_RELAXED)) __atomic_store_n(page, 1, __ATOMIC_RELAXED);
+    return before;
+}
 
 /* -- ptx_check.c ------------------------------------------------------------------------------ */
 

@@ -16,7 +16,6 @@
  * those of weak ones are plain, as the data is, so that a thread sanitizer sees through.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "ptx_machine.h"
@@ -30,28 +29,13 @@ static bool is_strong(const vgpu_access *access) { return access->order != VGPU_
 
 /* -- spans ------------------------------------------------------------------------------------ */
 
-/* The launch's record of bytes seen of an allocation. */
-static unsigned char *seen_of(vgpu_grid *grid, const vgpu_span *span)
-{
-    unsigned char *bytes = NULL;
-    pthread_mutex_lock(&grid->lock);
-    for (size_t i = 0; i < grid->seen_count && !bytes; i++) {
-        if (grid->seen[i].address == span->address) bytes = grid->seen[i].bytes;
-    }
-    if (!bytes && grid->seen_count < VGPU_SPANS && (bytes = calloc(span->bytes, 1)) != NULL) {
-        grid->seen[grid->seen_count++] = (vgpu_seen){.address = span->address, .bytes = bytes};
-    }
-    pthread_mutex_unlock(&grid->lock);
-    return bytes;
-}
-
 static bool holds(const vgpu_span *span, uint64_t address)
 {
     return address - span->address < span->bytes;
 }
 
 /* The span that holds `address`, remembered or asked for. NULL: a fault. */
-static vgpu_known_span *find_span(vgpu_warp *warp, unsigned lane, uint64_t address, size_t bytes,
+static vgpu_span *find_span(vgpu_warp *warp, unsigned lane, uint64_t address, size_t bytes,
                                   vgpu_direction direction)
 {
     vgpu_grid *grid = warp->block->grid;
@@ -61,24 +45,22 @@ static vgpu_known_span *find_span(vgpu_warp *warp, unsigned lane, uint64_t addre
     if (generation != runner->generation) runner->span_count = 0;
     runner->generation = generation;
     unsigned char *hint = &runner->hint[warp->now % sizeof runner->hint];
-    if (*hint < runner->span_count && holds(&runner->spans[*hint].span, address)) {
+    if (*hint < runner->span_count && holds(&runner->spans[*hint], address)) {
         return &runner->spans[*hint];
     }
     for (size_t i = 0; i < runner->span_count; i++) {
-        if (!holds(&runner->spans[i].span, address)) continue;
+        if (!holds(&runner->spans[i], address)) continue;
         *hint = (unsigned char)i;
         return &runner->spans[i];
     }
     char why[160] = "no such memory";
-    vgpu_known_span found = {0};
-    if (!memory->find(memory->context, grid->launch->device, address, &found.span, why,
-                      sizeof why)) {
+    vgpu_span found = {0};
+    if (!memory->find(memory->context, grid->launch->device, address, &found, why, sizeof why)) {
         vgpu_fault(warp, lane, warp->now, VGPU_ILLEGAL_ADDRESS,
                    "illegal global %s of %zu bytes at 0x%llx: %s", verb(direction), bytes,
                    (unsigned long long)address, why);
         return NULL;
     }
-    if (grid->code->has_incoherent) found.seen = seen_of(grid, &found.span);
     if (runner->span_count == VGPU_SPANS) runner->span_count = 0;
     *hint = (unsigned char)runner->span_count;
     runner->spans[runner->span_count] = found;
@@ -138,34 +120,30 @@ static bool check_strong(vgpu_warp *warp, unsigned lane, const vgpu_span *span, 
     return true;
 }
 
-enum { SEEN_WRITTEN = 1, SEEN_INCOHERENT = 2 };
-
-static bool check_incoherent(vgpu_warp *warp, unsigned lane, const vgpu_known_span *known,
-                             size_t offset, size_t bytes, const vgpu_access *access,
-                             vgpu_direction direction)
+/* What ld.nc reads may come from a cache that the launch's own writes do not reach. */
+static bool check_trail(vgpu_warp *warp, unsigned lane, const vgpu_span *span, size_t offset,
+                        size_t bytes, const vgpu_access *access, vgpu_direction direction)
 {
-    const unsigned char mark = direction & VGPU_WRITE ? SEEN_WRITTEN
-                               : access->incoherent   ? SEEN_INCOHERENT : 0;
-    if (!known->seen || !mark) return true;
-    for (size_t i = 0; i < bytes; i++) {
-        const unsigned char old =
-            __atomic_fetch_or(&known->seen[offset + i], mark, __ATOMIC_RELAXED);
-        if (((old | mark) & (SEEN_WRITTEN | SEEN_INCOHERENT)) == (SEEN_WRITTEN | SEEN_INCOHERENT)) {
-            return vgpu_fault(warp, lane, warp->now, VGPU_REPORT,
-                              "byte 0x%llx is read by ld.nc and written in the same launch",
-                              (unsigned long long)(known->span.address + offset + i));
-        }
+    const bool writes = direction == VGPU_WRITE;
+    const unsigned char did = writes               ? VGPU_TRAIL_WRITTEN
+                              : access->incoherent ? VGPU_TRAIL_READ | VGPU_TRAIL_INCOHERENT
+                                                   : VGPU_TRAIL_READ;
+    const unsigned char before = vgpu_leave_trail(span, offset, bytes, did);
+    if (!(writes ? before & VGPU_TRAIL_INCOHERENT
+                 : access->incoherent && (before & VGPU_TRAIL_WRITTEN))) {
+        return true;
     }
-    return true;
+    return vgpu_fault(warp, lane, warp->now, VGPU_REPORT,
+                      "%zu bytes at 0x%llx are read by ld.nc and written in the same launch", bytes,
+                      (unsigned long long)(span->address + offset));
 }
 
 static bool resolve_global(vgpu_warp *warp, unsigned lane, const vgpu_access *access,
                            uint64_t address, size_t bytes, vgpu_direction direction,
                            vgpu_place *place)
 {
-    const vgpu_known_span *known = find_span(warp, lane, address, bytes, direction);
-    if (!known) return false;
-    const vgpu_span *span = &known->span;
+    const vgpu_span *span = find_span(warp, lane, address, bytes, direction);
+    if (!span) return false;
     const size_t offset = (size_t)(address - span->address);
     if (span->bytes - offset < bytes) {
         return vgpu_fault(warp, lane, warp->now, VGPU_ILLEGAL_ADDRESS,
@@ -179,10 +157,10 @@ static bool resolve_global(vgpu_warp *warp, unsigned lane, const vgpu_access *ac
                           (unsigned long long)address);
     }
     *place = (vgpu_place){.data = span->data + offset, .space = VGPU_GLOBAL};
-    if (known->seen && !check_incoherent(warp, lane, known, offset, bytes, access, direction)) {
+    if (is_strong(access)) return check_strong(warp, lane, span, offset, access, direction);
+    if (span->trail && !check_trail(warp, lane, span, offset, bytes, access, direction)) {
         return false;
     }
-    if (is_strong(access)) return check_strong(warp, lane, span, offset, access, direction);
     return !span->shadow || check_weak(warp, lane, span, offset, bytes, direction);
 }
 

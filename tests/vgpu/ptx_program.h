@@ -155,7 +155,6 @@ typedef struct {
     vgpu_branch_table *tables; /* owned */
     size_t table_count;
     bool has_narrow_shared; /* accesses of less than 4 bytes that may reach shared memory */
-    bool has_incoherent;    /* ld.nc */
 } vgpu_code;
 
 /* An address inside the image of a variable. */

@@ -326,7 +326,6 @@ vgpu_outcome vgpu_run(const vgpu_program *program, const vgpu_kernel *kernel,
     uint64_t executed = 0;
     for (unsigned i = 0; runners && i < count; i++) executed += runners[i].instructions;
     if (launch->instructions) *launch->instructions = executed;
-    for (size_t i = 0; i < grid.seen_count; i++) free(grid.seen[i].bytes);
     free(constants);
     free(runners);
     free(threads);
