@@ -8,6 +8,7 @@ chosen by target and not by configuring again:
 
     build/host   -O3 -g, what users run         build/static  the host objects, linked statically
     build/asan   address + undefined behaviour  build/tsan    data races
+    build/cuda   the host objects, with the CUDA backend; build/cuda-asan, build/cuda-tsan likewise
 
 The paragraph between the two "toolchain" lines holds all that may differ between machines. It is
 meant to be edited by hand; this program keeps the one it finds in build.ninja. There is no edge
@@ -23,7 +24,7 @@ import sys
 # -- sources: src/<folder>/<name>.c ------------------------------------------------------------
 SOURCES = {
     "": "crc32c nearest pool sha256 status thread wait",
-    "device": "cuda_absent device host topology",
+    "device": "device host pcie ring_order topology",
     "kernels": "cuda_absent fold kernels",
     "kernels/reference": ("activation arena batch_sum conv dropout gemm loss pool shard_sums "
                           "table whole"),
@@ -46,6 +47,15 @@ HOST_TABLES = {
     "x86_64": ("cpu", ["portable", "avx2", "avx512"]),
     "portable": ("cpu_portable", ["portable"]),
 }
+# A build links one of these as well: the CUDA backend, or what says that there is none.
+GPU_SOURCES = {
+    "cuda": ["device/cuda", "device/cuda_context", "device/cuda_driver", "device/cuda_facts",
+             "device/cuda_module", "device/cuda_probe", "device/cuda_probe_child"],
+    "absent": ["device/cuda_absent"],
+}
+# Device code: src/<name>.cu. The ops' kernels, and the link probe's.
+CUDA_KERNELS = []
+CUDA_PROBE = "device/probe"
 # What src/embed.S includes.
 EMBEDDED = [
     "src/data/digits.csv",
@@ -75,6 +85,9 @@ TESTS_LONG = "long_all_reduce long_conv long_gemm long_kills long_lockstep long_
 # These run the program itself, $LOCKSTEP.
 TESTS_OF_PROGRAM = "test_cli long_kills"
 
+# check-cuda, check-cuda-asan, check-cuda-tsan: on the virtual GPU
+TESTS_CUDA = "test_cuda_device"
+
 TOOLCHAIN_BEGIN = "# -- toolchain: all that may differ on your machine; edit by hand "
 TOOLCHAIN_END = "# -- end of toolchain "
 TOOLCHAIN = """\
@@ -87,6 +100,14 @@ werror        =
 # Host kernels: x86_64 (portable, AVX2 and AVX-512, chosen at run time) or, on any other 64-bit
 # little-endian machine, portable.
 host_table    = x86_64
+# For `ninja cuda`, never for `ninja`: the compiler, and the toolkit's folder (headers, ptxas,
+# fatbinary).
+nvcc          = nvcc
+cuda_home     = /usr/local/cuda
+# GPUs to make machine code for (90: compute capability 9.0), and the lower of the two targets that
+# the code is compiled for, the other being 80. With a toolkit 12 both may start at 70.
+cuda_arch     = 75 80 86 89 90 100 120
+cuda_low      = 75
 """
 
 FLAGS = """\
@@ -106,6 +127,9 @@ ldflags_host =
 ldflags_asan = -fsanitize=address,undefined
 ldflags_tsan = -fsanitize=thread
 ldflags_static = -static
+# No contraction here either; -lineinfo lets the virtual GPU name lines of a .cu file.
+nvcc_flags   = -std=c++17 -O3 -fmad=false -lineinfo -Isrc -Werror all-warnings
+ptxas_flags  = -v --warn-on-spills --warn-on-local-memory-usage --warning-as-error
 """
 
 # rule, command, description, further variables. $out.d is the depfile of a C compilation.
@@ -114,6 +138,21 @@ RULES = [
     ("as", "$cc -Wa,-I. -c $in -o $out", "AS $out"),
     ("run_test", "rm -f $out; LOCKSTEP=$program timeout -k 5 900 ./$in > $out.log 2>&1 && "
                  "mv $out.log $out || { cat $out.log; exit 1; }", "TEST $in", "pool = tests"),
+    # nvcc writes the folder it runs in into the text; two machines are to make the same.
+    ("ptx", "$nvcc -ptx -arch=compute_$target $nvcc_flags -MD -MF $out.d -o $out $in && "
+            "sed -i \"s|\\\"$$PWD/|\\\"|\" $out", "NVCC $out", "depfile = $out.d", "deps = gcc"),
+    # Machine code for each GPU of $cuda_arch from the PTX that it can run, so that none holds code
+    # that the virtual GPU has not run; what ptxas says of registers is kept beside it.
+    ("fatbin", "set -e; images=; for a in $cuda_arch; do t=80; [ $$a -ge 80 ] || t=low; "
+               "$cuda_home/bin/ptxas $ptxas_flags -arch=sm_$$a $stem.$$t.ptx -o $stem.$$a.cubin "
+               "> $stem.$$a.log 2>&1 || { cat $stem.$$a.log; exit 1; }; "
+               "images=\"$$images --image3=kind=elf,sm=$$a,file=$stem.$$a.cubin\"; done; "
+               "$cuda_home/bin/fatbinary -64 --create=$out $$images", "PTXAS $out"),
+    ("as_cuda", "$cc -Wa,-I. -DLS_CUDA_LOW=$cuda_low -DLS_CUDA_KERNELS=$kernels -c $in -o $out",
+     "AS $out"),
+    ("run_cuda_test", "rm -f $out; LOCKSTEP=$program LS_REQUIRE_GPU=1 LD_LIBRARY_PATH=$vgpu "
+                      "timeout -k 5 900 ./$in > $out.log 2>&1 && mv $out.log $out || "
+                      "{ cat $out.log; exit 1; }", "TEST $in", "pool = tests"),
     ("lint", "$python tests/lint/lint.py", "LINT", "pool = console"),
     ("docs", "$python tests/docs_check.py", "DOCS", "pool = console"),
 ]
@@ -157,6 +196,13 @@ def library(p, out):
             objects.append(f"{obj}/{stem}.o")
     out.append(edge(f"{obj}/embed.o", "as", ["src/embed.S"], EMBEDDED))
     objects.append(f"{obj}/embed.o")
+    for kind, stems in GPU_SOURCES.items():
+        for stem in stems:
+            more = {"more": "-isystem $cuda_home/include"} if kind == "cuda" else {}
+            out.append(edge(f"{obj}/{stem}.o", f"cc_{p}", [f"src/{stem}.c"], **more))
+        image = ["build/cuda/obj/embed_cuda.o"] if kind == "cuda" else []
+        out.append(edge(f"build/{p}/libgpu_{kind}.a", "ar",
+                        [f"{obj}/{stem}.o" for stem in stems] + image))
     for isa in HOST_TABLES["x86_64"][1]:
         for name in HOST_KERNELS.split():
             out.append(edge(f"{obj}/kernels/host/{isa}/{name}.o", f"cc_{p}",
@@ -171,8 +217,43 @@ def library(p, out):
     out.append(edge(f"build/{p}/liblockstep.a", "ar", objects))
 
 
-def archives(p):
-    return [f"build/{p}/liblockstep.a", f"build/{p}/libhost_$host_table.a"]
+def archives(p, gpu="absent"):
+    return [f"build/{p}/liblockstep.a", f"build/{p}/libgpu_{gpu}.a",
+            f"build/{p}/libhost_$host_table.a"]
+
+
+def image(out):
+    """The device code: two PTX texts and a fatbin for each .cu file, and the object with all."""
+    files = []
+    for stem in CUDA_KERNELS + [CUDA_PROBE]:
+        there = f"build/cuda/obj/{stem}"
+        for name, target in ("low", "$cuda_low"), ("80", "80"):
+            out.append(edge(f"{there}.{name}.ptx", "ptx", [f"src/{stem}.cu"], target=target))
+        texts = [f"{there}.low.ptx", f"{there}.80.ptx"]
+        out.append(edge(f"{there}.fatbin", "fatbin", texts, stem=there))
+        files += texts + [f"{there}.fatbin"]
+    names = ",".join(stem.split("/")[-1] for stem in CUDA_KERNELS)
+    out.append(edge("build/cuda/obj/embed_cuda.o", "as_cuda", ["src/embed_cuda.S"], files,
+                    kernels=names))
+
+
+def cuda(p, out):
+    """The program with CUDA and its tests, of the objects of preset p."""
+    folder = "build/cuda" if p == "host" else f"build/cuda-{p}"
+    vgpu_library, stamps = f"build/{p}/vgpu/libcuda.so.1", []
+    out.append(edge(f"{folder}/lockstep", f"link_{p}", [f"build/{p}/obj/cli/main.o"]
+                    + archives(p, "cuda"), libs="-ldl"))
+    for name in TESTS_CUDA.split():
+        program = f"{folder}/tests/{name}"
+        out.append(edge(f"{program}.o", f"cc_{p}", [f"tests/unit/{name}.c"],
+                        more="-Itests $cmocka_cflags -isystem $cuda_home/include"))
+        out.append(edge(program, f"link_{p}", [f"{program}.o", f"build/{p}/libsupport.a"]
+                        + archives(p, "cuda"), libs="$cmocka_libs -ldl"))
+        out.append(edge(f"{program}.ok", "run_cuda_test", [program],
+                        [f"{folder}/lockstep", vgpu_library],
+                        program=f"{folder}/lockstep", vgpu=f"build/{p}/vgpu"))
+        stamps.append(f"{program}.ok")
+    out.append(edge("check-cuda" if p == "host" else f"check-cuda-{p}", "phony", stamps))
 
 
 def tests(p, names, out):
@@ -215,6 +296,11 @@ def body():
             stamps += tests(p, TESTS_HOST, out)
             out.append(edge("check-long", "phony", tests(p, TESTS_LONG, out)))
         out.append(edge("check" if p == "host" else f"check-{p}", "phony", stamps))
+    out.append("# -- cuda --")
+    image(out)
+    for p in PRESETS:
+        cuda(p, out)
+    out.append(edge("cuda", "phony", ["build/cuda/lockstep"]))
     main = ["build/host/lockstep"]
     out.append(edge("build/static/lockstep", "link_static",
                     ["build/host/obj/cli/main.o"] + archives("host")))

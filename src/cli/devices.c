@@ -34,12 +34,7 @@ static void print_gpus(void)
 static ls_status open_devices(const ls_device_list *list, ls_device **device)
 {
     for (int r = 0; r < list->count; r++) {
-        const ls_device_choice *choice = &list->device[r];
-        if (choice->kind == LS_DEVICE_HOST) {
-            LS_TRY(ls_device_open_host(choice->ordinal, 1, false, NULL, &device[r]));
-        } else {
-            LS_TRY(ls_device_open_cuda(choice->ordinal, NULL, &device[r]));
-        }
+        LS_TRY(ls_device_open(&list->device[r], 1, false, NULL, &device[r]));
         LS_TRY(ls_kernels_bind(device[r]));
     }
     return LS_OK;
@@ -62,7 +57,7 @@ static void print_pairs(const ls_topology *topology, ls_device *const *device)
 static ls_status print_replicas(const ls_config *config)
 {
     ls_device_list list;
-    LS_TRY(ls_device_list_parse(config->devices, &list));
+    LS_TRY(ls_device_list_parse(config->devices, config->p2p, &list));
     printf("replicas    --devices %s: %d (%s)\n", config->devices, list.count, list.reason);
     ls_device *device[LS_WORLD_MAX] = { NULL };
     ls_topology topology;

@@ -363,7 +363,7 @@ static ls_status init_ladder(ladder *l, const ls_invocation *v)
         LS_TRY(ls_config_set(config, "devices", "host:2"));
     }
     ls_device_list list;
-    LS_TRY(ls_device_list_parse(config->devices, &list));
+    LS_TRY(ls_device_list_parse(config->devices, config->p2p, &list));
     if (list.count < 2) {
         return ls_fail(LS_ERR_ARGUMENT, "--devices %s: found 1 replica, expected at least 2 to "
                        "compare with one: host:2", config->devices);

@@ -8,14 +8,13 @@
  * A GPU that is named twice is more often a slip than a wish, so sharing has to be spelled K*M.
  * Syntax is checked before the machine is: the same typing error gives the same message everywhere.
  *
- * Pairs: a device reaches itself (LOCAL); host devices are one memory (PEER). Any other pair is
- * STAGED, because peer access between GPUs is not trusted before it has been proven, and this file
- * has no proof.
+ * Pairs: a device reaches itself (LOCAL); host devices are one memory (PEER); two GPUs are PEER if
+ * the probe has proven it (cuda.h). Anything else is STAGED, with the reason.
  *
- * The ring is the order of the ranks. It is walked after it is built, like any ring that a cleverer
- * search would build: a schedule over a broken ring hangs, and hanging is the worst way to fail.
+ * The ring and the limit of partners are ring_order.c's. The ring is walked after it is built: a
+ * schedule over a broken ring hangs, and hanging is the worst way to fail.
  *
- * Pure but for the question how many GPUs there are.
+ * Pure but for the questions how many GPUs there are and what the probe has found.
  */
 #include "device/topology.h"
 
@@ -200,48 +199,110 @@ ls_status ls_device_list_resolve(const char *text, int gpu_count, const char *wh
     return list_check_gpus(out, text, gpu_count, why_none);
 }
 
-ls_status ls_device_list_parse(const char *text, ls_device_list *out)
+/* Probe the pairs of what `text` means, before the driver is used here. A text that is wrong, or
+ * means one GPU or none, needs no probe. */
+static void probe(const char *text)
+{
+    ls_device_list list;
+    int ordinal[LS_WORLD_MAX], count = 0;
+    if (strcmp(text, "auto") == 0 || strcmp(text, "cuda") == 0) {
+        ls_cuda_probe(NULL, 0);
+        return;
+    }
+    if (ls_device_list_resolve(text, NUMBER_MAX + 1, "", &list) != LS_OK) return;
+    for (int i = 0; i < list.count && list.device[i].kind == LS_DEVICE_CUDA; i++)
+        if (count == 0 || ordinal[count - 1] != list.device[i].ordinal)
+            ordinal[count++] = list.device[i].ordinal; /* replicas of one GPU stand together */
+    if (count > 1) ls_cuda_probe(ordinal, count);
+}
+
+ls_status ls_device_list_parse(const char *text, ls_p2p p2p, ls_device_list *out)
 {
     const char *why_none = "";
+    ls_device_list scanned;
+    /* With a GPU for every number, host lists and wrong texts are told from the rest without the
+     * driver: what does not ask for a GPU does not touch it. */
+    LS_TRY(ls_device_list_resolve(text, NUMBER_MAX + 1, "", &scanned));
+    if (scanned.count > 0 && scanned.device[0].kind == LS_DEVICE_HOST) {
+        *out = scanned;
+        return LS_OK;
+    }
+    if (p2p != LS_P2P_OFF) probe(text);
     const int gpu_count = ls_cuda_usable_count(&why_none);
     return ls_device_list_resolve(text, gpu_count, why_none, out);
 }
 
 /* -- pairs and ring -------------------------------------------------------------------------- */
 
-static ls_pair_kind pair_kind(const ls_device *a, const ls_device *b, ls_p2p p2p)
+ls_status ls_device_open(const ls_device_choice *choice, int thread_count, bool spin,
+                         atomic_ulong *progress, ls_device **out)
 {
-    if (a == b || (a->kind == b->kind && a->ordinal == b->ordinal)) return LS_PAIR_LOCAL;
-    if (p2p == LS_P2P_OFF) return LS_PAIR_STAGED;
-    return a->kind == LS_DEVICE_HOST && b->kind == LS_DEVICE_HOST ? LS_PAIR_PEER : LS_PAIR_STAGED;
+    if (choice->kind == LS_DEVICE_CUDA)
+        return ls_device_open_cuda(choice->ordinal, progress, out);
+    return ls_device_open_host(choice->ordinal, thread_count, spin, progress, out);
 }
 
-bool ls_ring_is_whole(const int *ring, int count)
+static bool is_same(const ls_device *a, const ls_device *b)
 {
-    bool visited[LS_WORLD_MAX] = { false };
-    if (count < 1 || count > LS_WORLD_MAX || ring[0] != 0) return false;
-    for (int i = 0; i < count; i++) {
-        if (ring[i] < 0 || ring[i] >= count || visited[ring[i]]) return false;
-        visited[ring[i]] = true;
+    return a == b || (a->kind == b->kind && a->ordinal == b->ordinal);
+}
+
+/* Kind and link rank of a pair; *reason is NULL unless it is STAGED. */
+static ls_pair_kind pair_kind(const ls_device *a, const ls_device *b, ls_p2p p2p, int *rank,
+                              const char **reason)
+{
+    *rank = 0;
+    *reason = NULL;
+    if (is_same(a, b)) return LS_PAIR_LOCAL;
+    *reason = "--p2p off";
+    if (p2p == LS_P2P_OFF) return LS_PAIR_STAGED;
+    *reason = "they are of different kinds";
+    if (a->kind != b->kind) return LS_PAIR_STAGED;
+    if (a->kind == LS_DEVICE_CUDA) {
+        if (!ls_cuda_pair_is_proven(a->ordinal, b->ordinal, reason)) return LS_PAIR_STAGED;
+        *rank = ls_cuda_pair_rank(a->ordinal, b->ordinal);
     }
-    return true;
+    *reason = NULL;
+    return LS_PAIR_PEER;
+}
+
+/* Apply the GPUs' limits. Host devices have none. */
+static void limit_partners(ls_topology *topology, ls_device *const *device)
+{
+    const int count = topology->count;
+    int device_of[LS_WORLD_MAX] = { 0 }, partner_max[LS_WORLD_MAX] = { 0 };
+    bool dropped[LS_WORLD_MAX * LS_WORLD_MAX] = { false };
+    for (int r = 0; r < count; r++) {
+        int first = 0; /* a device is named by the first rank on it */
+        while (!is_same(device[first], device[r])) first++;
+        device_of[r] = first;
+        const bool gpu = device[r]->kind == LS_DEVICE_CUDA;
+        partner_max[r] = gpu ? ls_cuda_partner_max(device[r]->ordinal) : LS_WORLD_MAX;
+    }
+    ls_pairs_limit(topology->pair, topology->ring, count, device_of, partner_max, dropped);
+    for (int i = 0; i < count * count; i++)
+        if (dropped[i]) topology->reason[i] = "one of them has as many partners as it can";
 }
 
 ls_status ls_topology_init(ls_topology *topology, ls_device *const *device, int count, ls_p2p p2p)
 {
     assert(1 <= count && count <= LS_WORLD_MAX);
-    *topology = (ls_topology){ .count = count };
-    for (int a = 0; a < count; a++) {
-        for (int b = 0; b < count; b++) {
-            const ls_pair_kind kind = pair_kind(device[a], device[b], p2p);
-            if (p2p == LS_P2P_ON && kind == LS_PAIR_STAGED)
-                return ls_fail(LS_ERR_DEVICE, "--p2p on: %s cannot reach %s directly",
-                               device[a]->name, device[b]->name);
-            topology->pair[a * count + b] = kind;
-        }
-        topology->ring[a] = a;
-    }
+    int rank[LS_WORLD_MAX * LS_WORLD_MAX];
+    memset(topology, 0, sizeof *topology);
+    topology->count = count;
+    for (int a = 0; a < count; a++)
+        for (int b = 0; b < count; b++)
+            topology->pair[a * count + b] = pair_kind(device[a], device[b], p2p,
+                                                      &rank[a * count + b],
+                                                      &topology->reason[a * count + b]);
+    ls_ring_choose(topology->pair, rank, count, topology->ring);
     assert(ls_ring_is_whole(topology->ring, count));
+    limit_partners(topology, device);
+    for (int i = 0; i < count * count && p2p == LS_P2P_ON; i++)
+        if (topology->pair[i] == LS_PAIR_STAGED)
+            return ls_fail(LS_ERR_DEVICE, "--p2p on: %s cannot reach %s directly: %s",
+                           device[i / count]->name, device[i % count]->name,
+                           topology->reason[i]);
     return LS_OK;
 }
 

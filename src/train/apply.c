@@ -76,7 +76,7 @@ static ls_status open_files(applied *a, const char *checkpoint, const char *data
 {
     LS_TRY(ls_checkpoint_open(checkpoint, &a->checkpoint));
     LS_TRY(ls_saved_run_init(&a->saved, a->checkpoint, checkpoint));
-    LS_TRY(ls_device_list_parse(devices, &a->list));
+    LS_TRY(ls_device_list_parse(devices, LS_P2P_OFF, &a->list)); /* nothing is exchanged */
     LS_TRY(ls_dataset_open(data, &a->dataset));
     LS_TRY(ls_model_init(&a->model, a->saved.text[LS_SAVED_MODEL_NAME],
                          a->saved.text[LS_SAVED_MODEL], ls_dataset_describe(a->dataset)));
@@ -103,9 +103,9 @@ static ls_status open_replicas(applied *a, int threads, double timeout_s)
         return ls_fail(LS_ERR_MEMORY, "no memory for %d replicas", world_size);
     LS_TRY(ls_group_create(world_size, timeout_s, &a->group));
     for (int r = 0; r < world_size; r++) {
-        LS_TRY(ls_device_open_host(a->list.device[r].ordinal, per_rank,
-                                   world_size * per_rank <= ls_core_count(),
-                                   ls_group_progress(a->group), &a->device[r]));
+        LS_TRY(ls_device_open(&a->list.device[r], per_rank,
+                              world_size * per_rank <= ls_core_count(),
+                              ls_group_progress(a->group), &a->device[r]));
         LS_TRY(ls_kernels_bind(a->device[r]));
         LS_TRY(ls_replica_init(&a->replica[r], &a->replica_config, r, a->device[r]));
         LS_TRY(ls_evaluation_staging_init(&a->staging[r], &a->replica[r]));

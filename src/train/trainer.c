@@ -35,7 +35,7 @@ static ls_status open_resumed(ls_run *run, ls_checkpoint **checkpoint, ls_saved_
     LS_TRY(ls_saved_run_init(saved, *checkpoint, run->resume_path));
     const char *devices = ls_config_is_given(&run->config, ls_option_find("devices"))
                               ? run->config.devices : saved->config.devices;
-    LS_TRY(ls_device_list_parse(devices, &run->list));
+    LS_TRY(ls_device_list_parse(devices, run->config.p2p, &run->list));
     return ls_resume_config(&run->config, saved, run->list.count);
 }
 
@@ -43,7 +43,7 @@ static ls_status resolve_config(ls_run *run)
 {
     ls_config *config = &run->config;
     LS_TRY(ls_config_check(config));
-    LS_TRY(ls_device_list_parse(config->devices, &run->list));
+    LS_TRY(ls_device_list_parse(config->devices, config->p2p, &run->list));
     run->world_size = run->list.count;
     if (run->world_size > config->shards)
         return ls_fail(LS_ERR_ARGUMENT, "--devices %s: %d replicas, but only %d shards to share "
@@ -134,8 +134,8 @@ static ls_status open_device(ls_run *run, int rank)
         LS_TRY(observer->open_device(observer->context, rank, run->threads,
                                      ls_group_progress(run->group), &k->device));
     else
-        LS_TRY(ls_device_open_host(run->list.device[rank].ordinal, run->threads, spin,
-                                   ls_group_progress(run->group), &k->device));
+        LS_TRY(ls_device_open(&run->list.device[rank], run->threads, spin,
+                              ls_group_progress(run->group), &k->device));
     return k->device->kernels ? LS_OK : ls_kernels_bind(k->device);
 }
 

@@ -147,9 +147,9 @@ static void test_this_machine_resolves_auto_and_host(void **state)
 {
     (void)state;
     ls_device_list list;
-    assert_int_equal(ls_device_list_parse("auto", &list), LS_OK);
+    assert_int_equal(ls_device_list_parse("auto", LS_P2P_AUTO, &list), LS_OK);
     assert_true(list.count >= 1);
-    assert_int_equal(ls_device_list_parse("host:2", &list), LS_OK);
+    assert_int_equal(ls_device_list_parse("host:2", LS_P2P_AUTO, &list), LS_OK);
     assert_int_equal(list.count, 2);
 }
 
@@ -219,7 +219,8 @@ static void test_pairs_without_proven_peer_access_are_staged_and_refused_by_p2p_
     assert_int_equal(topology.pair[2], LS_PAIR_STAGED);
     assert_false(ls_topology_is_all_peer(&topology));
     assert_int_equal(ls_topology_init(&topology, pointer, 2, LS_P2P_ON), LS_ERR_DEVICE);
-    assert_string_equal(ls_last_error(), "--p2p on: host:0 cannot reach cuda:1 directly");
+    assert_string_equal(ls_last_error(), "--p2p on: host:0 cannot reach cuda:1 directly: "
+                        "they are of different kinds");
 }
 
 static void test_a_ring_that_skips_or_repeats_a_rank_is_found_out(void **state)
