@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 #include "support/test.h"
-#include "vgpu/conformance.h"
+#include "support/conformance.h"
 #include "vgpu/ptx.h"
 #include "vgpu/ptx_rows.h"
 

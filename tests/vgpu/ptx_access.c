@@ -160,7 +160,9 @@ vgpu_step vgpu_load(vgpu_warp *warp, const vgpu_instruction *in, uint32_t mask)
     const vgpu_operand *from = &in->operand[a->count];
     const size_t bytes = (size_t)a->bytes * a->count;
     bool polls = false;
-    if (a->order == VGPU_WEAK && a->bytes >= 4 && !a->incoherent) mask = load_quickly(warp, in, mask);
+    if (a->order == VGPU_WEAK && a->bytes >= 4 && !a->incoherent) {
+        mask = load_quickly(warp, in, mask);
+    }
     for (uint32_t rest = mask; rest; rest &= rest - 1) {
         const unsigned lane = vgpu_first_lane(rest);
         const uint64_t address = lane_address(warp, from, lane);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* ptx_parse.h -- the parser's state, shared by its three files:
+/* ptx_parse.h -- the parser's state, shared by its files:
  *
- *     ptx_parse.c        modules: directives, variables, kernels, scopes, labels
+ *     ptx_parse.c        modules: directives and variables
+ *     ptx_kernel.c       kernels: parameters, registers, scopes, labels
  *     ptx_symbol.c       names and what they stand for; constants
  *     ptx_instruction.c  instructions and their operands
  *
@@ -82,6 +83,29 @@ bool vgpu_parse_integer(vgpu_parser *parser, uint64_t *value); /* with an option
 /* A new zeroed element at the end of an array, or NULL with an error. array: address of the
  * pointer to its first element. */
 void *vgpu_parse_push(vgpu_parser *parser, void *array, size_t *count, size_t element_bytes);
+
+/* Up to and with the `close` that matches an `open` already consumed (NULL: none nests). */
+bool vgpu_parse_skip_to(vgpu_parser *parser, const char *open, const char *close);
+
+/* .align N .type name[dimension]... : what variables and parameters have in common. */
+typedef struct {
+    vgpu_token name;
+    size_t bytes;
+    size_t element_bytes;
+    size_t align;
+    bool open; /* name[]: as large as the launch says */
+} vgpu_declaration;
+bool vgpu_parse_declaration(vgpu_parser *parser, vgpu_declaration *d);
+/* The next place for `d` behind *end bytes; moves *end behind it. */
+size_t vgpu_place(const vgpu_declaration *d, size_t *end);
+/* Behind .shared or .local. *end: bytes used so far. */
+bool vgpu_parse_block_variable(vgpu_parser *parser, vgpu_space space, size_t *end);
+
+/* The whole text, from the lexer's first token; the program gets what it holds. */
+bool vgpu_parse_module(vgpu_parser *parser);
+
+/* ptx_kernel.c: behind .entry. */
+bool vgpu_parse_kernel(vgpu_parser *parser);
 
 /* ptx_symbol.c */
 bool vgpu_symbol_add(vgpu_parser *parser, const vgpu_token *at, vgpu_symbol symbol);

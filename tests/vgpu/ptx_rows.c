@@ -330,7 +330,12 @@ static uint32_t permute_bytes(uint32_t a, uint32_t b, uint32_t selector)
     NAMED(name) \
     { \
         UNUSED_3; \
-        LANES(D) { const A a = ((const A *)va)[i]; const B b = ((const B *)vb)[i]; d[i] = (D)(x); } \
+        LANES(D) \
+        { \
+            const A a = ((const A *)va)[i]; \
+            const B b = ((const B *)vb)[i]; \
+            d[i] = (D)(x); \
+        } \
     }
 #define THREE(name, text, operands, D, A, B, C, x) \
     NAMED(name) \

@@ -144,7 +144,8 @@ const char *vgpu_table_reason(const char *name, size_t length)
                             (n == length || name[n] == '.');
         if (*word == '.' ? vgpu_name_has(name, length, word) : starts) return reasons[i].reason;
     }
-    const bool is_float = vgpu_name_has(name, length, ".f32") || vgpu_name_has(name, length, ".f64");
+    const bool is_float =
+        vgpu_name_has(name, length, ".f32") || vgpu_name_has(name, length, ".f64");
     const bool is_sum = strncmp(name, "add.", 4) == 0 || strncmp(name, "sub.", 4) == 0 ||
                         strncmp(name, "mul.", 4) == 0 || strncmp(name, "mad.", 4) == 0;
     if (is_float && is_sum) return "without .rn an assembler may fuse it, and .rn is implemented";

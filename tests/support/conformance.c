@@ -8,7 +8,7 @@
  *     add.u32 %r0, %r1, %r2;             the instruction under test
  *     st.global.u32 [out + 8 l], %r0;
  */
-#include "conformance.h"
+#include "support/conformance.h"
 
 #include <ctype.h>
 #include <stdarg.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* conformance.h -- what PTX instructions must give, as data: kernel, input, expected output.
  *
- * The cases lie in two files, conformance/arithmetic.txt and conformance/programs.txt; the
+ * The cases lie in two files, tests/vgpu/conformance/arithmetic.txt and programs.txt; the
  * programs that write these files say what their lines mean. The suite knows no interpreter and no
  * driver: its caller runs each kernel, on the virtual GPU or on a real one.
  */
-#ifndef VGPU_CONFORMANCE_H
-#define VGPU_CONFORMANCE_H
+#ifndef TEST_SUPPORT_CONFORMANCE_H
+#define TEST_SUPPORT_CONFORMANCE_H
 
 #include <stdbool.h>
 #include <stddef.h>
