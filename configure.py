@@ -66,9 +66,15 @@ EMBEDDED = [
     "src/models/mnist-mlp.model",
 ]
 
+# -- the virtual GPU: tests/vgpu/<name>.c; driver_* around the interpreter ptx_* -----------------
+VGPU = ("driver_call driver_config driver_copy driver_device driver_error driver_event "
+        "driver_handle driver_launch driver_memory driver_module driver_order driver_stream "
+        "ptx_access ptx_check ptx_collective ptx_execute ptx_instruction ptx_kernel ptx_lex "
+        "ptx_memory ptx_parse ptx_pressure ptx_program ptx_rows ptx_run ptx_symbol ptx_table")
+
 # -- tests: tests/support/<name>.c, tests/unit/<name>.c ----------------------------------------
-TEST_SUPPORT = ("convolution data_folder faulty_device late_device machines naive product ranks "
-                "reduction reference training")
+TEST_SUPPORT = ("conformance convolution data_folder faulty_device late_device machines naive "
+                "product ranks reduction reference training virtual_driver virtual_machine")
 # check, check-asan, check-tsan
 TESTS = ("test_activation test_all_reduce test_arena test_batch_sum test_broken_data "
          "test_bucket test_checkpoint test_cifar10 test_cli test_config test_conv test_crc32c "
@@ -77,13 +83,15 @@ TESTS = ("test_activation test_all_reduce test_arena test_batch_sum test_broken_
          "test_model test_nearest test_npy test_numerics test_pipeline test_pool test_protocol "
          "test_resume test_ring test_run_folder test_sampler test_schedule test_semantics "
          "test_sha256 test_shard_sums test_status test_thread test_topology test_tree "
-         "test_whole")
+         "test_vgpu_driver test_vgpu_launch test_vgpu_order test_vgpu_ptx test_whole")
 # check only: whole trainings, too slow under a sanitizer
 TESTS_HOST = "test_golden test_lockstep"
 # check-long: exhaustive sweeps
 TESTS_LONG = "long_all_reduce long_conv long_gemm long_kills long_lockstep long_numerics"
 # These run the program itself, $LOCKSTEP.
 TESTS_OF_PROGRAM = "test_cli long_kills"
+# These open the virtual GPU, $LOCKSTEP_VGPU_LIBRARY, or link what it is made of.
+TESTS_OF_VGPU = "test_vgpu_driver test_vgpu_launch test_vgpu_order test_vgpu_ptx"
 
 # check-cuda, check-cuda-asan, check-cuda-tsan: on the virtual GPU
 TESTS_CUDA = "test_cuda_device"
@@ -136,8 +144,9 @@ ptxas_flags  = -v --warn-on-spills --warn-on-local-memory-usage --warning-as-err
 RULES = [
     ("ar", "rm -f $out && $ar rcsD $out $in", "AR $out"),
     ("as", "$cc -Wa,-I. -c $in -o $out", "AS $out"),
-    ("run_test", "rm -f $out; LOCKSTEP=$program timeout -k 5 900 ./$in > $out.log 2>&1 && "
-                 "mv $out.log $out || { cat $out.log; exit 1; }", "TEST $in", "pool = tests"),
+    ("run_test", "rm -f $out; LOCKSTEP=$program LOCKSTEP_VGPU_LIBRARY=$vgpu timeout -k 5 900 "
+                 "./$in > $out.log 2>&1 && mv $out.log $out || { cat $out.log; exit 1; }",
+     "TEST $in", "pool = tests"),
     # nvcc writes the folder it runs in into the text; two machines are to make the same.
     ("ptx", "$nvcc -ptx -arch=compute_$target $nvcc_flags -MD -MF $out.d -o $out $in && "
             "sed -i \"s|\\\"$$PWD/|\\\"|\" $out", "NVCC $out", "depfile = $out.d", "deps = gcc"),
@@ -168,6 +177,9 @@ def rules():
     for p in PRESETS:
         out.append(f"rule cc_{p}\n  command = $cc $cflags $cflags_{p} $more -MMD -MF $out.d "
                    f"-c $in -o $out\n  depfile = $out.d\n  deps = gcc\n  description = CC $out\n")
+        out.append(f"rule link_vgpu_{p}\n  command = $cc -pthread -shared "
+                   f"-Wl,-soname,libcuda.so.1 $ldflags_{p} $in -o $out -lm\n"
+                   f"  description = LINK $out\n")
     for p in PRESETS + ["static"]:
         out.append(f"rule link_{p}\n  command = $cc -pthread $ldflags_{p} -Wl,--start-group $in "
                    f"-Wl,--end-group -o $out $libs -lm\n  description = LINK $out\n")
@@ -256,18 +268,30 @@ def cuda(p, out):
     out.append(edge("check-cuda" if p == "host" else f"check-cuda-{p}", "phony", stamps))
 
 
+def vgpu(p, out):
+    """The virtual GPU: an archive for tests of its parts, and the library that programs open."""
+    objects = []
+    for name in VGPU.split():
+        objects.append(f"build/{p}/vgpu/{name}.o")
+        out.append(edge(objects[-1], f"cc_{p}", [f"tests/vgpu/{name}.c"],
+                        more="-fPIC -fvisibility=hidden"))
+    out.append(edge(f"build/{p}/libvgpu.a", "ar", objects))
+    out.append(edge(f"build/{p}/vgpu/libcuda.so.1", f"link_vgpu_{p}", objects))
+
+
 def tests(p, names, out):
     """Programs of preset p and their stamps; returns the stamps."""
     folder, stamps = f"build/{p}/tests", []
     for name in names.split():
         program, of_program = f"{folder}/{name}", name in TESTS_OF_PROGRAM.split()
+        of_vgpu, vgpu_library = name in TESTS_OF_VGPU.split(), f"build/{p}/vgpu/libcuda.so.1"
         out.append(edge(f"{program}.o", f"cc_{p}", [f"tests/unit/{name}.c"],
                         more="-Itests $cmocka_cflags"))
         out.append(edge(program, f"link_{p}", [f"{program}.o", f"build/{p}/libsupport.a"]
-                        + archives(p), libs="$cmocka_libs"))
+                        + [f"build/{p}/libvgpu.a"] * of_vgpu + archives(p), libs="$cmocka_libs"))
         out.append(edge(f"{program}.ok", "run_test", [program],
-                        [f"build/{p}/lockstep"] if of_program else [],
-                        program=f"build/{p}/lockstep"))
+                        [f"build/{p}/lockstep"] * of_program + [vgpu_library] * of_vgpu,
+                        program=f"build/{p}/lockstep", vgpu=vgpu_library))
         stamps.append(f"{program}.ok")
     return stamps
 
@@ -291,6 +315,7 @@ def body():
         out.append(edge(f"build/{p}/lockstep", f"link_{p}",
                         [f"build/{p}/obj/cli/main.o"] + archives(p)))
         support(p, out)
+        vgpu(p, out)
         stamps = tests(p, TESTS, out)
         if p == "host":
             stamps += tests(p, TESTS_HOST, out)

@@ -101,6 +101,8 @@ typedef enum {
 } vgpu_handle_kind;
 void *vgpu_handle_open(vgpu_handle_kind kind, void *object);
 void *vgpu_handle_find(vgpu_handle_kind kind, const void *handle); /* NULL: not one of ours */
+/* The open handle after `after` (NULL: the first) and its object; NULL: there is none. */
+void *vgpu_handle_next(vgpu_handle_kind kind, const void *after, void **object);
 void vgpu_handle_close(vgpu_handle_kind kind, const void *handle);
 size_t vgpu_handle_count(vgpu_handle_kind kind); /* open now */
 
@@ -197,8 +199,16 @@ CUresult vgpu_stream_finish(vgpu_stream *stream);
 void vgpu_stream_hang(vgpu_stream *stream);
 /* Every stream's thread looks again at whether it should still wait. */
 void vgpu_stream_wake_all(void);
-/* Ends all streams of a device whose context goes away. */
+/* Ends all streams and events of a device whose context goes away. */
 void vgpu_stream_close_all(const vgpu_device *device);
+void vgpu_event_close_all(const vgpu_device *device); /* driver_event.c */
+
+/* -- links (driver_copy.c) --------------------------------------------------------------------- */
+
+/* One more use of the link, a copy or a launch that touches the other's memory: its number from 1
+ * and what is wrong with it. */
+vgpu_link_rule vgpu_link_use(int from, int to, unsigned long *use);
+const char *vgpu_link_fault_text(vgpu_link_fault fault); /* for the trace: ", DROPPED"; or "" */
 
 /* -- kernels in flight (driver_launch.c) ------------------------------------------------------- */
 

@@ -251,12 +251,12 @@ static bool read_trace(reader *r, vgpu_config *config)
 }
 
 /* A variable of ours that nobody reads is misspelled. */
-static bool check_names(reader *r)
+static bool check_names(const reader *r)
 {
     static const char *const known[] = {
-        "DEVICES", "VERSION", "CAPABILITY", "MEMORY", "PINNED",  "SM",     "P2P",
-        "PARTNERS", "SEED",   "JITTER",     "STRICT", "RACES",   "STICKY", "BUDGET",
-        "THREADS",  "TRACE",  "FAIL",       "LINKS",  "LIBRARY", /* the last is the tests' own */
+        "DEVICES", "VERSION",  "CAPABILITY", "MEMORY", "OTHERS", "PINNED", "SM",
+        "P2P",     "PARTNERS", "SEED",       "JITTER", "STRICT", "RACES",  "STICKY",
+        "BUDGET",  "THREADS",  "TRACE",      "FAIL",   "LINKS",  "LIBRARY", /* of the tests */
     };
     static const char prefix[] = "LOCKSTEP_VGPU_";
     for (char **variable = environ; *variable != NULL; variable++) {
@@ -266,8 +266,9 @@ static bool check_names(reader *r)
         bool found = false;
         for (size_t i = 0; i < sizeof known / sizeof *known; i++)
             found |= strlen(known[i]) == length && strncmp(known[i], name, length) == 0;
-        r->name = r->text = r->at = *variable;
-        if (!found) return refuse(r, "a variable that README.md lists");
+        if (found) continue;
+        snprintf(r->why, r->why_bytes, "%s: README.md lists no such variable", *variable);
+        return false;
     }
     return true;
 }
@@ -293,6 +294,8 @@ bool vgpu_config_read(vgpu_config *c, char *why, size_t why_bytes)
     if (!count(r, "LOCKSTEP_VGPU_VERSION", 0, 99999, &c->driver_version)) return false;
     if (find(r, "LOCKSTEP_VGPU_CAPABILITY") && !read_capabilities(r, c)) return false;
     if (!bytes(r, "LOCKSTEP_VGPU_MEMORY", &c->memory_bytes)) return false;
+    if (!bytes(r, "LOCKSTEP_VGPU_OTHERS", &c->others_bytes)) return false;
+    if (c->others_bytes > c->memory_bytes) return refuse(r, "at most LOCKSTEP_VGPU_MEMORY");
     if (!bytes(r, "LOCKSTEP_VGPU_PINNED", &c->pinned_bytes)) return false;
     if (!count(r, "LOCKSTEP_VGPU_SM", 1, 256, &c->multiprocessors)) return false;
     if (find(r, "LOCKSTEP_VGPU_P2P") && !read_access(r, c)) return false;

@@ -43,6 +43,7 @@ typedef struct {
     int driver_version;
     int capability[VGPU_MAX_DEVICES]; /* 80 for 8.0 */
     size_t memory_bytes;              /* of each device */
+    size_t others_bytes;              /* of these, taken by other processes */
     size_t pinned_bytes;              /* host memory that may be pinned, all in all */
     int multiprocessors;
     bool access[VGPU_MAX_DEVICES][VGPU_MAX_DEVICES]; /* [a][b]: a can be given access to b */

@@ -26,12 +26,39 @@ typedef struct {
     vgpu_operation operation;
     end to, from;
     size_t bytes;
-    vgpu_link_rule rule;  /* .fault: VGPU_LINK_SOUND mostly */
-    int link_from, link_to; /* devices of a direct copy; -1: not one */
+    bool direct;            /* from device to device, over a link: */
+    vgpu_link_rule rule;    /* .fault: VGPU_LINK_SOUND mostly */
     unsigned long link_use; /* number of this copy on the link, from 1 */
 } copy_operation;
 
-static unsigned long link_uses[VGPU_MAX_DEVICES][VGPU_MAX_DEVICES]; /* vgpu.call */
+static pthread_mutex_t link_lock = PTHREAD_MUTEX_INITIALIZER;
+static unsigned long link_uses[VGPU_MAX_DEVICES][VGPU_MAX_DEVICES]; /* link_lock */
+
+vgpu_link_rule vgpu_link_use(int from, int to, unsigned long *use)
+{
+    vgpu_link_rule rule = { .from = from, .to = to };
+    pthread_mutex_lock(&link_lock);
+    *use = ++link_uses[from][to];
+    pthread_mutex_unlock(&link_lock);
+    for (size_t i = 0; i < vgpu.config.link_count; i++) {
+        const vgpu_link_rule *r = &vgpu.config.links[i];
+        if (r->from == from && r->to == to && *use >= r->first) rule = *r;
+    }
+    return rule;
+}
+
+const char *vgpu_link_fault_text(vgpu_link_fault fault)
+{
+    switch (fault) {
+    case VGPU_LINK_SOUND: break;
+    case VGPU_LINK_DROP: return ", DROPPED";
+    case VGPU_LINK_FLIP: return ", ONE BIT FLIPPED";
+    case VGPU_LINK_ZERO: return ", ZEROED";
+    case VGPU_LINK_SLOW: return ", SLOWED";
+    case VGPU_LINK_HANG: return ", HANGS";
+    }
+    return "";
+}
 
 /* -- running a copy ---------------------------------------------------------------------------- */
 
@@ -79,7 +106,7 @@ static void copy_shadow(const copy_operation *c)
 
 static void flip_a_bit(const copy_operation *c)
 {
-    const uint64_t link = (uint64_t)c->link_from * VGPU_MAX_DEVICES + (uint64_t)c->link_to;
+    const uint64_t link = (uint64_t)c->rule.from * VGPU_MAX_DEVICES + (uint64_t)c->rule.to;
     const uint64_t bit = vgpu_random(link, c->link_use) % (c->bytes * 8);
     end_data(&c->to)[bit / 8] ^= (unsigned char)(1 << bit % 8);
 }
@@ -106,16 +133,13 @@ static bool end_is_live(const end *e)
 
 static void describe(const copy_operation *c, char *text, size_t text_bytes)
 {
-    static const char *const faults[] = { "", ", DROPPED", ", ONE BIT FLIPPED", ", ZEROED",
-                                          ", SLOWED", ", HANGS" };
     char from[64], to[64], link[64] = "";
     end_describe(&c->from, from, sizeof from);
     end_describe(&c->to, to, sizeof to);
-    if (c->link_use > 0)
-        snprintf(link, sizeof link, ", copy %lu on link %d>%d", c->link_use, c->link_from,
-                 c->link_to);
-    snprintf(text, text_bytes, "%zu bytes from %s to %s%s%s", c->bytes, from, to, link,
-             faults[c->rule.fault]);
+    if (c->direct)
+        snprintf(link, sizeof link, ", use %lu of link %d>%d%s", c->link_use, c->rule.from,
+                 c->rule.to, vgpu_link_fault_text(c->rule.fault));
+    snprintf(text, text_bytes, "%zu bytes from %s to %s%s", c->bytes, from, to, link);
 }
 
 static CUresult run_copy(vgpu_operation *op, char *text, size_t text_bytes)
@@ -177,19 +201,12 @@ static CUresult find_host_end(end *e, void *memory, size_t bytes)
 static void find_link(copy_operation *c)
 {
     const vgpu_allocation *to = c->to.place.allocation, *from = c->from.place.allocation;
-    c->link_from = c->link_to = -1;
     if (to == NULL || from == NULL || to->device < 0 || from->device < 0) return;
     if (to->device == from->device) return;
     if (!vgpu_has_access(to->device, from->device) && !vgpu_has_access(from->device, to->device))
         return;
-    c->link_from = from->device;
-    c->link_to = to->device;
-    c->link_use = ++link_uses[c->link_from][c->link_to];
-    for (size_t i = 0; i < vgpu.config.link_count; i++) {
-        const vgpu_link_rule *r = &vgpu.config.links[i];
-        if (r->from == c->link_from && r->to == c->link_to && c->link_use >= r->first)
-            c->rule = *r;
-    }
+    c->direct = true;
+    c->rule = vgpu_link_use(from->device, to->device, &c->link_use);
 }
 
 static copy_operation *new_copy(size_t bytes)

@@ -216,6 +216,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 /* The last reference is gone: so is all that the context held. */
 static void end_context(vgpu_device *device)
 {
+    vgpu_event_close_all(device);
     vgpu_stream_close_all(device);
     vgpu_module_close_all(device);
     vgpu_memory_free_all(device->ordinal);

@@ -33,6 +33,18 @@ static void event_release(event *e)
     free(e);
 }
 
+void vgpu_event_close_all(const vgpu_device *device)
+{
+    void *object;
+    for (void *handle = NULL;
+         (handle = vgpu_handle_next(VGPU_HANDLE_EVENT, handle, &object)) != NULL;) {
+        event *e = object;
+        if (e->device != device) continue;
+        vgpu_handle_close(VGPU_HANDLE_EVENT, handle);
+        event_release(e);
+    }
+}
+
 CUresult cuEventCreate(CUevent *handle, unsigned flags)
 {
     static int number;

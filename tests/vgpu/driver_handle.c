@@ -56,4 +56,14 @@ void vgpu_handle_close(vgpu_handle_kind kind, const void *handle)
     registries[kind].open--;
 }
 
+void *vgpu_handle_next(vgpu_handle_kind kind, const void *after, void **object)
+{
+    const registry *r = &registries[kind];
+    size_t index = after == NULL ? 0 : ((uintptr_t)after - base_of(kind)) / 16;
+    while (index < r->count && r->objects[index] == NULL) index++;
+    if (index == r->count) return NULL;
+    *object = r->objects[index];
+    return (void *)(base_of(kind) + (index + 1) * 16);
+}
+
 size_t vgpu_handle_count(vgpu_handle_kind kind) { return registries[kind].open; }

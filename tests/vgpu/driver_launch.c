@@ -6,8 +6,10 @@
  * for each allocation once: the launch keeps it alive, and a trail of what was touched in it goes
  * to the order check when the kernel has ended.
  *
- * A broken link (LOCKSTEP_VGPU_LINKS) spoils what a kernel writes to another device, too: the
- * kernel then writes to a copy, and what arrives of that when it ends is up to the fault.
+ * A broken link (LOCKSTEP_VGPU_LINKS) spoils what a kernel reads from another device or writes to
+ * it, too: the kernel then works on a private copy of that allocation, spoilt as the link to it
+ * would have done, and what it wrote arrives, spoilt as the link from it does, when it has ended.
+ * Atomics and strong stores do not arrive at all: no protocol by flags crosses a broken link.
  */
 #include "driver.h"
 
@@ -19,6 +21,9 @@
 typedef struct {
     vgpu_extent extent;
     unsigned char *trail, *trail_pages; /* vgpu_span; NULL: not wanted */
+    unsigned char *private;             /* behind a broken link: what the kernel sees instead */
+    vgpu_link_rule out;                 /* what is wrong with the link that its writes take */
+    unsigned long out_use;
 } used_memory;
 
 typedef struct {
@@ -67,6 +72,56 @@ static void *need(void *memory)
     return memory;
 }
 
+/* Others may be writing other parts of it meanwhile; their bytes are not used. */
+__attribute__((no_sanitize("thread"))) static void take_copy(unsigned char *to,
+                                                             const unsigned char *from,
+                                                             size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) to[i] = from[i];
+}
+
+static bool spoils(vgpu_link_fault fault)
+{
+    return fault == VGPU_LINK_DROP || fault == VGPU_LINK_ZERO || fault == VGPU_LINK_FLIP;
+}
+
+/* The launch touches memory of another device for the first time. */
+static void cross_link(const launch_operation *l, used_memory *u)
+{
+    enum { FLIP_EVERY = 128 }; /* bytes: whatever is read, it is wrong */
+    unsigned long in_use;
+    const vgpu_allocation *a = u->extent.allocation;
+    const int own = vgpu_stream_device(l->operation.stream)->ordinal;
+    if (vgpu.config.link_count == 0 || a->device < 0 || a->device == own) return;
+    u->out = vgpu_link_use(own, a->device, &u->out_use);
+    const vgpu_link_rule in = vgpu_link_use(a->device, own, &in_use);
+    if (in.fault == VGPU_LINK_SLOW) vgpu_sleep_us(in.microseconds);
+    if (u->out.fault == VGPU_LINK_SLOW) vgpu_sleep_us(u->out.microseconds);
+    if (in.fault == VGPU_LINK_HANG || u->out.fault == VGPU_LINK_HANG)
+        vgpu_stream_hang(l->operation.stream);
+    if (!spoils(in.fault) && !spoils(u->out.fault)) return;
+    u->private = need(aligned_alloc(512, (a->bytes + 511) / 512 * 512));
+    take_copy(u->private, a->data, a->bytes);
+    if (in.fault == VGPU_LINK_DROP || in.fault == VGPU_LINK_ZERO)
+        memset(u->private, 0, a->bytes);
+    if (in.fault == VGPU_LINK_FLIP)
+        for (size_t i = 0; i < a->bytes; i += FLIP_EVERY) u->private[i] ^= 1;
+}
+
+/* What the kernel wrote behind a broken link arrives, or does not. */
+static void deliver(const used_memory *u)
+{
+    unsigned char *to = u->extent.allocation->data;
+    bool flip = u->out.fault == VGPU_LINK_FLIP;
+    if (u->out.fault == VGPU_LINK_DROP) return;
+    for (size_t i = 0; i < u->extent.bytes; i++) {
+        if ((u->trail[i] & VGPU_TRAIL_WRITTEN) == 0) continue;
+        to[i] = u->out.fault == VGPU_LINK_ZERO ? 0 : u->private[i];
+        if (flip) to[i] ^= 1;
+        flip = false;
+    }
+}
+
 /* What the launch knows of an allocation, from now on. l->lock. Takes over `extent`. */
 static used_memory *use(launch_operation *l, vgpu_extent *extent)
 {
@@ -81,7 +136,8 @@ static used_memory *use(launch_operation *l, vgpu_extent *extent)
     }
     used_memory *u = &l->used[l->used_count++];
     *u = (used_memory){ .extent = *extent };
-    if (l->operation.action != NULL) {
+    cross_link(l, u);
+    if (l->operation.action != NULL || u->private != NULL) {
         u->trail = need(calloc(extent->bytes, 1));
         u->trail_pages = need(calloc((extent->bytes >> VGPU_TRAIL_SHIFT) + 1, 1));
     }
@@ -100,7 +156,7 @@ static bool find(void *context, int device, uint64_t address, vgpu_span *span, c
     const vgpu_allocation *a = u->extent.allocation;
     *span = (vgpu_span){ .address = a->address,
                          .bytes = a->bytes,
-                         .data = a->data,
+                         .data = u->private != NULL ? u->private : a->data,
                          .shadow = a->shadow,
                          .device = a->device,
                          .writable = a->writable,
@@ -156,6 +212,19 @@ static size_t block_count(const launch_operation *l)
     return (size_t)l->grid[0] * l->grid[1] * l->grid[2];
 }
 
+static void describe(const launch_operation *l, char *text, size_t text_bytes)
+{
+    int n = snprintf(text, text_bytes, "%s grid %ux%ux%u block %ux%ux%u shared %zu",
+                     l->kernel->name, l->grid[0], l->grid[1], l->grid[2], l->block[0],
+                     l->block[1], l->block[2], l->shared_bytes);
+    for (size_t i = 0; i < l->used_count && n > 0 && (size_t)n < text_bytes; i++) {
+        const used_memory *u = &l->used[i];
+        if (u->out_use > 0)
+            n += snprintf(text + n, text_bytes - (size_t)n, ", use %lu of link %d>%d%s",
+                          u->out_use, u->out.from, u->out.to, vgpu_link_fault_text(u->out.fault));
+    }
+}
+
 static CUresult run_launch(vgpu_operation *op, char *text, size_t text_bytes)
 {
     launch_operation *l = (launch_operation *)op;
@@ -180,14 +249,13 @@ static CUresult run_launch(vgpu_operation *op, char *text, size_t text_bytes)
     };
     count_kernels(device, 1);
     const vgpu_outcome outcome = vgpu_run(l->program, l->kernel, &launch, text, text_bytes);
-    for (size_t i = 0; i < l->used_count; i++)
-        if (l->used[i].trail != NULL) follow_trail(op, &l->used[i]);
+    for (size_t i = 0; i < l->used_count; i++) {
+        if (l->used[i].private != NULL) deliver(&l->used[i]);
+        if (op->action != NULL) follow_trail(op, &l->used[i]);
+    }
     vgpu_operation_known(op);
     count_kernels(device, -1);
-    if (outcome == VGPU_DONE)
-        snprintf(text, text_bytes, "%s grid %ux%ux%u block %ux%ux%u shared %zu", l->kernel->name,
-                 l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2],
-                 l->shared_bytes);
+    if (outcome == VGPU_DONE) describe(l, text, text_bytes);
     return result_of(outcome);
 }
 
@@ -198,6 +266,7 @@ static void destroy_launch(vgpu_operation *op)
         vgpu_extent_release(&l->used[i].extent);
         free(l->used[i].trail);
         free(l->used[i].trail_pages);
+        free(l->used[i].private);
     }
     pthread_mutex_destroy(&l->lock);
     vgpu_module_let_go(l->module);

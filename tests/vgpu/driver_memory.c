@@ -122,7 +122,8 @@ vgpu_allocation *vgpu_memory_alloc(vgpu_device *device, size_t bytes)
 {
     const int owner = device == NULL ? -1 : device->ordinal;
     heap *h = &heaps[owner < 0 ? HOST : owner];
-    const size_t room = owner < 0 ? vgpu.config.pinned_bytes : vgpu.config.memory_bytes;
+    const size_t room = owner < 0 ? vgpu.config.pinned_bytes
+                                  : vgpu.config.memory_bytes - vgpu.config.others_bytes;
     vgpu_allocation *a = calloc(1, sizeof *a);
     if (a == NULL) return NULL;
     *a = (vgpu_allocation){ .bytes = bytes, .device = owner, .writable = true, .references = 1 };
@@ -363,7 +364,8 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
     VGPU_BEGIN(vgpu_enter_context);
     if (free_bytes == NULL || total_bytes == NULL) return vgpu_leave(CUDA_ERROR_INVALID_VALUE);
     *total_bytes = vgpu.config.memory_bytes;
-    *free_bytes = *total_bytes - vgpu_memory_used(vgpu_current()->ordinal);
+    *free_bytes = *total_bytes - vgpu.config.others_bytes -
+                  vgpu_memory_used(vgpu_current()->ordinal);
     return vgpu_leave(CUDA_SUCCESS);
 }
 
