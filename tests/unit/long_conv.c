@@ -74,10 +74,24 @@ static void test_random_convolutions_have_the_bits_of_the_reference(void **state
     machines_close(&all);
 }
 
+/* Blocks of a weight gradient as large as they come, with as many planes as 64 shards need. */
+static void test_large_weight_gradients_have_the_bits_of_the_reference(void **state)
+{
+    (void)state;
+    machines all;
+    machines_open(&all);
+    naive_random n = {.state = 1};
+    convolution c = convolution_of(&n, shape_of(66, 6, 6, 33, 270, 3, 1, 0, 0), NAIVE_ZEROS);
+    convolution_check_twins(&all, &c, (sharing){64, 1, 0, 1}, true, true);
+    convolution_free(&c);
+    machines_close(&all);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_convolutions_have_the_bits_of_the_reference),
+        cmocka_unit_test(test_large_weight_gradients_have_the_bits_of_the_reference),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -150,6 +150,8 @@ static void run_panel(const job *j, const block *b, const slice *s, stretch t, s
     }
 }
 
+/* In the last panel of dw, columns that dw does not have keep what the scratch memory held: they
+ * are multiplied, and never stored. */
 static void pack_panels(const job *j, const block *b, stretch t)
 {
     const ls_conv_weight_gradient_args *a = j->args;
