@@ -73,8 +73,9 @@ VGPU = ("driver_call driver_config driver_copy driver_device driver_error driver
         "ptx_memory ptx_parse ptx_pressure ptx_program ptx_rows ptx_run ptx_symbol ptx_table")
 
 # -- tests: tests/support/<name>.c, tests/unit/<name>.c ----------------------------------------
-TEST_SUPPORT = ("conformance convolution data_folder faulty_device late_device machines naive "
-                "product ranks reduction reference training virtual_driver virtual_machine")
+TEST_SUPPORT = ("conformance convolution data_folder faulty_device fresh_process late_device "
+                "machines naive product ranks reduction reference training virtual_driver "
+                "virtual_machine")
 # check, check-asan, check-tsan
 TESTS = ("test_activation test_all_reduce test_arena test_batch_sum test_broken_data "
          "test_bucket test_checkpoint test_cifar10 test_cli test_config test_conv test_crc32c "
@@ -159,9 +160,9 @@ RULES = [
                "$cuda_home/bin/fatbinary -64 --create=$out $$images", "PTXAS $out"),
     ("as_cuda", "$cc -Wa,-I. -DLS_CUDA_LOW=$cuda_low -DLS_CUDA_KERNELS=$kernels -c $in -o $out",
      "AS $out"),
-    ("run_cuda_test", "rm -f $out; LOCKSTEP=$program LS_REQUIRE_GPU=1 LD_LIBRARY_PATH=$vgpu "
-                      "timeout -k 5 900 ./$in > $out.log 2>&1 && mv $out.log $out || "
-                      "{ cat $out.log; exit 1; }", "TEST $in", "pool = tests"),
+    ("run_cuda_test", "rm -f $out; LOCKSTEP=$program LS_REQUIRE_GPU=2 LD_LIBRARY_PATH=$vgpu "
+                      "LOCKSTEP_VGPU_LIBRARY=$vgpu/libcuda.so.1 timeout -k 5 900 ./$in > $out.log "
+                      "2>&1 && mv $out.log $out || { cat $out.log; exit 1; }", "TEST $in", "pool = tests"),
     ("lint", "$python tests/lint/lint.py", "LINT", "pool = console"),
     ("docs", "$python tests/docs_check.py", "DOCS", "pool = console"),
 ]
@@ -258,7 +259,8 @@ def cuda(p, out):
     for name in TESTS_CUDA.split():
         program = f"{folder}/tests/{name}"
         out.append(edge(f"{program}.o", f"cc_{p}", [f"tests/unit/{name}.c"],
-                        more="-Itests $cmocka_cflags -isystem $cuda_home/include"))
+                        more="-Itests $cmocka_cflags -isystem $cuda_home/include "
+                             "-DLS_CUDA_STUB='\"$cuda_home/lib64/stubs/libcuda.so\"'"))
         out.append(edge(program, f"link_{p}", [f"{program}.o", f"build/{p}/libsupport.a"]
                         + archives(p, "cuda"), libs="$cmocka_libs -ldl"))
         out.append(edge(f"{program}.ok", "run_cuda_test", [program],
