@@ -162,7 +162,8 @@ RULES = [
      "AS $out"),
     ("run_cuda_test", "rm -f $out; LOCKSTEP=$program LS_REQUIRE_GPU=2 LD_LIBRARY_PATH=$vgpu "
                       "LOCKSTEP_VGPU_LIBRARY=$vgpu/libcuda.so.1 timeout -k 5 900 ./$in > $out.log "
-                      "2>&1 && mv $out.log $out || { cat $out.log; exit 1; }", "TEST $in", "pool = tests"),
+                      "2>&1 && mv $out.log $out || { cat $out.log; exit 1; }", "TEST $in",
+     "pool = tests"),
     ("lint", "$python tests/lint/lint.py", "LINT", "pool = console"),
     ("docs", "$python tests/docs_check.py", "DOCS", "pool = console"),
 ]
