@@ -4,6 +4,7 @@
  *   fill(u32 *to, u32 value, u32 count)         to[i] = value + i
  *   copy(u32 *to, const u32 *from, u32 count)
  *   spin(u32 *flag)                             until *flag, of .sys scope, is not 0
+ *   say_and_spin(u32 *flag, u32 *started)       the same, after *started = 1, of .sys scope
  *   lift(u32 *flag)                             *flag = 1, of .sys scope
  *   stop()                                      traps
  *   table_at(u32 *to, u32 index)                *to = table[index], of 4 initial values; counts
@@ -37,6 +38,13 @@
     ".reg .pred %p<2>;\n.reg .b32 %r<2>;\n.reg .b64 %rd<3>;\n"                                    \
     "ld.param.u64 %rd1, [spin_0];\ncvta.to.global.u64 %rd2, %rd1;\n$L_spin:\n"                    \
     "ld.acquire.sys.global.u32 %r1, [%rd2];\nsetp.eq.s32 %p1, %r1, 0;\n@%p1 bra $L_spin;\nret;\n" \
+    "}\n"                                                                                         \
+    ".visible .entry say_and_spin(.param .u64 say_0, .param .u64 say_1)\n{\n"                     \
+    ".reg .pred %p<2>;\n.reg .b32 %r<3>;\n.reg .b64 %rd<5>;\n"                                    \
+    "ld.param.u64 %rd1, [say_0];\ncvta.to.global.u64 %rd2, %rd1;\n"                               \
+    "ld.param.u64 %rd3, [say_1];\ncvta.to.global.u64 %rd4, %rd3;\n"                               \
+    "mov.u32 %r2, 1;\nst.release.sys.global.u32 [%rd4], %r2;\n$L_say:\n"                          \
+    "ld.acquire.sys.global.u32 %r1, [%rd2];\nsetp.eq.s32 %p1, %r1, 0;\n@%p1 bra $L_say;\nret;\n"  \
     "}\n"                                                                                         \
     ".visible .entry lift(.param .u64 lift_0)\n{\n.reg .b32 %r<2>;\n.reg .b64 %rd<3>;\n"          \
     "ld.param.u64 %rd1, [lift_0];\ncvta.to.global.u64 %rd2, %rd1;\nmov.u32 %r1, 1;\n"             \

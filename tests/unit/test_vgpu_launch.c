@@ -187,23 +187,30 @@ static void *allocate_while_a_kernel_runs(void *argument)
     return NULL;
 }
 
+/* Starts a kernel that spins on `flag`, and waits until it runs: it says so in pinned memory. */
+static void spin_for_sure(CUmodule m, CUstream s, CUdeviceptr flag, unsigned *started)
+{
+    CUdeviceptr said = (CUdeviceptr)(uintptr_t)started; /* unified addressing */
+    void *parameters[] = { &flag, &said };
+    *started = 0;
+    OK(cu.cuMemsetD32Async(flag, 0, 1, s));
+    OK(finish(s));
+    OK(cu.cuLaunchKernel(function_of(m, "say_and_spin"), 1, 1, 1, 1, 1, 1, 0, s, parameters,
+                         NULL));
+    while (__atomic_load_n(started, __ATOMIC_ACQUIRE) == 0) pause_briefly();
+}
+
 static void test_an_allocation_waits_for_the_kernel_that_runs(void **state)
 {
     (void)state;
     pthread_t thread;
     OPEN("DEVICES=2");
     const CUmodule m = load();
+    const CUfunction lift = function_of(m, "lift");
     const CUstream s = new_stream(), setter = new_stream();
+    unsigned *started = new_pinned(1);
     blocked_call b = { .flag = new_memory(4) };
-    CUevent filled;
-    OK(cu.cuEventCreate(&filled, CU_EVENT_DISABLE_TIMING));
-    OK(cu.cuMemsetD32Async(b.flag, 0, 1, s));
-    OK(cu.cuEventRecord(filled, s));
-    OK(cu.cuStreamWaitEvent(setter, filled, 0));
-    OK(launch_flag(function_of(m, "spin"), s, b.flag));
-    /* The kernel is next in the stream. */
-    while (cu.cuEventQuery(filled) == CUDA_ERROR_NOT_READY) pause_briefly();
-    for (int i = 0; i < 40; i++) pause_briefly();
+    spin_for_sure(m, s, b.flag, started);
     assert_int_equal(pthread_create(&thread, NULL, allocate_while_a_kernel_runs, &b), 0);
     for (int i = 0; i < 40; i++) {
         pause_briefly();
@@ -211,13 +218,13 @@ static void test_an_allocation_waits_for_the_kernel_that_runs(void **state)
         OK(cu.cuCtxSetCurrent(context[i % 2])); /* others go on */
     }
     make_current(0);
-    OK(launch_flag(function_of(m, "lift"), setter, b.flag));
+    OK(launch_flag(lift, setter, b.flag));
     pthread_join(thread, NULL);
     assert_int_equal(b.result, CUDA_SUCCESS);
     OK(finish(s));
-    OK(cu.cuEventDestroy_v2(filled));
     OK(cu.cuStreamDestroy_v2(s));
     OK(cu.cuStreamDestroy_v2(setter));
+    OK(cu.cuMemFreeHost(started));
     OK(cu.cuMemFree_v2(b.flag));
     OK(cu.cuModuleUnload(m));
     close_driver();

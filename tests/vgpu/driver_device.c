@@ -15,7 +15,15 @@
 
 enum { CONTEXT_BASE = 0x5000, CONTEXT_STEP = 0x100, PCI_DOMAIN = 0xfade };
 
-static _Thread_local int current_device = -1;
+/* Ordinal + 1 of the calling thread's context. No _Thread_local: the leak checker of gcc 12 stops
+ * at thread-local variables of a library that was opened late. */
+static pthread_key_t current_key;
+static pthread_once_t current_once = PTHREAD_ONCE_INIT;
+
+static void make_current_key(void)
+{
+    if (pthread_key_create(&current_key, NULL) != 0) abort();
+}
 
 /* CUDA C++ Programming Guide, "Technical specifications per compute capability". */
 static const vgpu_limits limits[] = {
@@ -197,8 +205,10 @@ vgpu_device *vgpu_device_of(CUcontext context)
 
 vgpu_device *vgpu_current(void)
 {
-    if (current_device < 0 || vgpu.devices[current_device].retained == 0) return NULL;
-    return &vgpu.devices[current_device];
+    pthread_once(&current_once, make_current_key);
+    const uintptr_t number = (uintptr_t)pthread_getspecific(current_key);
+    if (number == 0 || vgpu.devices[number - 1].retained == 0) return NULL;
+    return &vgpu.devices[number - 1];
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
@@ -242,8 +252,10 @@ CUresult cuCtxSetCurrent(CUcontext context)
     VGPU_BEGIN(vgpu_enter);
     const vgpu_device *device = vgpu_device_of(context);
     if (context != NULL && device == NULL) return vgpu_leave(CUDA_ERROR_INVALID_CONTEXT);
-    current_device = device == NULL ? -1 : device->ordinal;
-    return vgpu_leave(CUDA_SUCCESS);
+    pthread_once(&current_once, make_current_key);
+    const uintptr_t number = device == NULL ? 0 : (uintptr_t)device->ordinal + 1;
+    const int set = pthread_setspecific(current_key, (void *)number);
+    return vgpu_leave(set == 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
