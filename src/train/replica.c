@@ -13,6 +13,8 @@
 
 enum { CARVE_UNIT = 128 }; /* bytes: an arena's alignment, and a GPU's cache line */
 
+#define BOUNCE_BYTES ((size_t)1 << 20)
+
 typedef struct {
     char *base;  /* NULL: count only */
     size_t used; /* bytes */
@@ -194,6 +196,32 @@ static ls_status clear(ls_replica *r, int piece_count)
     return ls_fill(&r->compute, r->results.gradient_square, 0, r->results_bytes);
 }
 
+/* Copies touch pinned memory only, and an arena on the host is not pinned: it goes through
+ * `bounce`, a part at a time. Blocks until all has been copied. */
+static ls_status store(ls_replica *r, void *to, const void *from_host, size_t bytes,
+                       ls_group *group, const char *what)
+{
+    for (size_t done = 0; done < bytes; done += BOUNCE_BYTES) {
+        const size_t part = bytes - done < BOUNCE_BYTES ? bytes - done : BOUNCE_BYTES;
+        memcpy(r->bounce, (const char *)from_host + done, part);
+        LS_TRY(ls_copy_to_device(&r->compute, (char *)to + done, r->bounce, part));
+        LS_TRY(ls_stream_drain(&r->compute, group, what));
+    }
+    return LS_OK;
+}
+
+static ls_status fetch(ls_replica *r, void *to_host, const void *from, size_t bytes,
+                       ls_group *group, const char *what)
+{
+    for (size_t done = 0; done < bytes; done += BOUNCE_BYTES) {
+        const size_t part = bytes - done < BOUNCE_BYTES ? bytes - done : BOUNCE_BYTES;
+        LS_TRY(ls_copy_to_host(&r->compute, r->bounce, (const char *)from + done, part));
+        LS_TRY(ls_stream_drain(&r->compute, group, what));
+        memcpy((char *)to_host + done, r->bounce, part);
+    }
+    return LS_OK;
+}
+
 ls_status ls_replica_init(ls_replica *replica, const ls_replica_config *config, int rank,
                           ls_device *device)
 {
@@ -210,19 +238,21 @@ ls_status ls_replica_init(ls_replica *replica, const ls_replica_config *config, 
     layout(r, config, rank, r->memory, pieces);
     const size_t table = (size_t)config->model->parameter_count * sizeof(ls_arena_tensor);
     LS_TRY(ls_pinned_alloc(device, r->results_bytes, &r->pinned));
+    LS_TRY(ls_pinned_alloc(device, BOUNCE_BYTES, &r->bounce));
     layout_results(&r->results_host, config, r->pinned);
     fill_table(r->table_host, config);
     r->tensors = (ls_arena_table){ .count = config->model->parameter_count,
                                    .host = r->table_host,
                                    .device = r->table_device };
     LS_TRY(clear(r, pieces));
-    LS_TRY(ls_copy_to_device(&r->compute, r->table_device, r->table_host, table));
+    LS_TRY(store(r, r->table_device, r->table_host, table, NULL, "setting up a replica"));
     return ls_stream_drain(&r->compute, NULL, "setting up a replica");
 }
 
 void ls_replica_free(ls_replica *replica)
 {
     if (replica->device) {
+        ls_pinned_release(replica->device, replica->bounce);
         ls_pinned_release(replica->device, replica->pinned);
         ls_device_release(replica->device, replica->memory);
     }
@@ -238,16 +268,14 @@ ls_status ls_replica_store(ls_replica *replica, float *to, const float *from_hos
                            ls_group *group)
 {
     const size_t bytes = replica->config->model->arena_floats * sizeof(float);
-    LS_TRY(ls_copy_to_device(&replica->compute, to, from_host, bytes));
-    return ls_stream_drain(&replica->compute, group, "storing an arena");
+    return store(replica, to, from_host, bytes, group, "storing an arena");
 }
 
 ls_status ls_replica_fetch(ls_replica *replica, float *to_host, const float *from,
                            ls_group *group)
 {
     const size_t bytes = replica->config->model->arena_floats * sizeof(float);
-    LS_TRY(ls_copy_to_host(&replica->compute, to_host, from, bytes));
-    return ls_stream_drain(&replica->compute, group, "fetching an arena");
+    return fetch(replica, to_host, from, bytes, group, "fetching an arena");
 }
 
 ls_status ls_replica_load(ls_replica *replica, const ls_batch *batch)

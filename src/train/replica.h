@@ -92,6 +92,7 @@ typedef struct {
 
     void *pinned;                    /* owned; pinned host memory */
     ls_results results_host;         /* the same layout in `pinned` */
+    void *bounce;                    /* owned; pinned: where arenas pass on their way */
     ls_arena_tensor *table_host;     /* owned host array [parameters] */
     ls_arena_table tensors;
 } ls_replica;
