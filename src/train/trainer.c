@@ -330,20 +330,39 @@ static void choose_folder(ls_config *config)
     snprintf(config->out, sizeof config->out, "runs/%s-%s", name, stamp);
 }
 
-/* A run that continues goes on in its own folder, unless --out names another. */
+/* The run folder that a checkpoint lies in: what is before "/checkpoints/NAME"; "" if it lies
+ * elsewhere. */
+static void run_folder_of(const char *checkpoint, char out[LS_TEXT_BYTES])
+{
+    static const char tail[] = "/checkpoints";
+    const char *slash = strrchr(checkpoint, '/');
+    const size_t n = slash ? (size_t)(slash - checkpoint) : 0, t = strlen(tail);
+    out[0] = '\0';
+    if (n <= t || n - t >= LS_TEXT_BYTES || memcmp(checkpoint + n - t, tail, t) != 0) return;
+    memcpy(out, checkpoint, n - t);
+    out[n - t] = '\0';
+}
+
+/* Equal but for slashes at the end. */
+static bool is_same_folder(const char *a, const char *b)
+{
+    size_t n = strlen(a), m = strlen(b);
+    while (n > 1 && a[n - 1] == '/') n--;
+    while (m > 1 && b[m - 1] == '/') m--;
+    return n == m && memcmp(a, b, n) == 0;
+}
+
+/* A run that continues goes on in its own folder, unless --out names another, which then must be
+ * as empty as a new run's. */
 static ls_status open_folder(ls_run *run, const ls_progress *start)
 {
     ls_config *config = &run->config;
     const bool resumed = run->resume_path[0] != '\0';
-    char *tail = NULL;
-    if (resumed && !config->out[0]) {
-        snprintf(config->out, sizeof config->out, "%.1000s", run->resume_path);
-        tail = strstr(config->out, "/checkpoints/");
-        if (tail) *tail = '\0';
-        else config->out[0] = '\0';
-    }
+    char own[LS_TEXT_BYTES] = "";
+    if (resumed) run_folder_of(run->resume_path, own);
+    if (!config->out[0]) memcpy(config->out, own, sizeof own);
     choose_folder(config);
-    const bool same = resumed && strncmp(run->resume_path, config->out, strlen(config->out)) == 0;
+    const bool same = own[0] && is_same_folder(own, config->out);
     const bool automatic = strcmp(config->resume, "auto") == 0;
     LS_TRY(ls_run_folder_open(config->out, same || automatic, resumed ? start->epoch : 0,
                               resumed ? start->step : 0, &run->folder));

@@ -226,6 +226,41 @@ static void test_the_best_epoch_is_not_forgotten(void **state)
     training_destroy(t);
 }
 
+/* The folders are named to be mistaken for one another. */
+static void test_a_continued_run_writes_into_no_folder_but_its_own(void **state)
+{
+    (void)state;
+    training *t = tiny_create();
+    char one[512], ten[512], checkpoint[600];
+    snprintf(one, sizeof one, "%s", training_path(t, "checkpoints/run1"));
+    snprintf(ten, sizeof ten, "%s", training_path(t, "checkpoints/run10"));
+    snprintf(checkpoint, sizeof checkpoint, "%s/checkpoints/last.safetensors", ten);
+    training_set(t, "out", one);
+    training_must_run(t);
+    training_set(t, "out", ten);
+    training_must_run(t);
+
+    training_reset(t);
+    training_set(t, "resume", ten);
+    training_set(t, "out", one);
+    training_set(t, "epochs", "4");
+    assert_int_equal(training_run(t), LS_ERR_ARGUMENT);
+    assert_non_null(strstr(ls_last_error(), "not empty"));
+
+    training_reset(t);
+    training_set(t, "resume", ten);
+    training_set(t, "epochs", "4");
+    training_must_run(t);
+    assert_string_equal(t->result.checkpoint, checkpoint);
+    snprintf(ten + strlen(ten), 2, "/");
+    training_reset(t);
+    training_set(t, "resume", checkpoint);
+    training_set(t, "out", ten);
+    training_set(t, "epochs", "5");
+    training_must_run(t);
+    training_destroy(t);
+}
+
 static void test_evaluation_is_exact_on_any_number_of_replicas(void **state)
 {
     (void)state;
@@ -260,6 +295,7 @@ int main(void)
         cmocka_unit_test(test_other_data_are_refused),
         cmocka_unit_test(test_a_longer_run_may_be_asked_for),
         cmocka_unit_test(test_the_best_epoch_is_not_forgotten),
+        cmocka_unit_test(test_a_continued_run_writes_into_no_folder_but_its_own),
         cmocka_unit_test(test_evaluation_is_exact_on_any_number_of_replicas),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
