@@ -89,7 +89,8 @@ TESTS = ("test_activation test_all_reduce test_arena test_batch_sum test_broken_
 # check only: whole trainings, too slow under a sanitizer
 TESTS_HOST = "test_golden test_lockstep"
 # check-long: exhaustive sweeps
-TESTS_LONG = "long_all_reduce long_conv long_gemm long_kills long_lockstep long_numerics"
+TESTS_LONG = ("long_all_reduce long_conv long_gemm long_kills long_learning long_lockstep "
+              "long_numerics")
 # These run the program itself, $LOCKSTEP.
 TESTS_OF_PROGRAM = "test_cli long_kills"
 # These open the virtual GPU, $LOCKSTEP_VGPU_LIBRARY, or link what it is made of.
