@@ -270,6 +270,10 @@ def cuda(p, out):
                         [f"{folder}/lockstep", vgpu_library],
                         program=f"{folder}/lockstep", vgpu=f"build/{p}/vgpu"))
         stamps.append(f"{program}.ok")
+    if p == "host":
+        stamps.append("build/cuda/cuda_abi_check.o")
+        out.append(edge(stamps[-1], "cc_host", ["tests/vgpu/cuda_abi_check.c"],
+                        more="-isystem $cuda_home/include"))
     out.append(edge("check-cuda" if p == "host" else f"check-cuda-{p}", "phony", stamps))
 
 

@@ -4,6 +4,7 @@
  * Each test opens a driver of its own (support/virtual_machine.h). Modules, launches, faults and
  * peers: test_vgpu_launch.c. Order between streams, and broken links: test_vgpu_order.c.
  */
+#include "support/fresh_process.h"
 #include "support/virtual_machine.h"
 
 #include <dlfcn.h>
@@ -358,6 +359,46 @@ static void test_pageable_memory_is_read_at_the_call_and_written_before_it_retur
     close_driver();
 }
 
+static void test_pinned_memory_is_read_when_the_copy_runs(void **state)
+{
+    (void)state;
+    OPEN("DEVICES=1");
+    const CUmodule m = load();
+    const CUstream s = new_stream(), setter = new_stream();
+    const CUdeviceptr flag = new_memory(4), p = new_memory(4);
+    unsigned *from = new_pinned(1), *to = new_pinned(1);
+    OK(cu.cuMemsetD32Async(flag, 0, 1, setter));
+    OK(finish(setter));
+    OK(launch_flag(function_of(m, "spin"), s, flag)); /* the copies wait behind it */
+    *from = 1;
+    OK(cu.cuMemcpyHtoDAsync_v2(p, from, 4, s));
+    OK(cu.cuMemcpyDtoHAsync_v2(to, p, 4, s));
+    *from = 2;
+    OK(launch_flag(function_of(m, "lift"), setter, flag));
+    OK(finish(s));
+    assert_int_equal(*to, 2);
+    close_driver();
+}
+
+static void test_a_device_address_is_none_of_the_host(void **state)
+{
+    (void)state;
+    char output[4096];
+    const char *const settings[] = { NULL };
+    const int code = fresh_run("read a device address", settings, output, sizeof output);
+    assert_int_not_equal(code, 0);
+    assert_null(strstr(output, "was read"));
+}
+
+static int case_read_a_device_address(void)
+{
+    OPEN("DEVICES=1");
+    const volatile char *memory = (const char *)(uintptr_t)new_memory(64);
+    virtual_driver_close(&cu);
+    printf("%d was read\n", *memory);
+    return 0;
+}
+
 static void test_pageable_memory_is_reported_in_strict_mode(void **state)
 {
     (void)state;
@@ -558,8 +599,13 @@ static void test_a_wait_for_an_event_never_recorded_is_reported(void **state)
     abandon_driver();
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    static const fresh_case cases[] = {
+        { "read a device address", case_read_a_device_address },
+        { NULL, NULL },
+    };
+    fresh_main(argc, argv, cases);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_only_the_entry_points_are_exported),
         cmocka_unit_test(test_nothing_works_before_initialization_but_version_and_errors),
@@ -578,6 +624,8 @@ int main(void)
         cmocka_unit_test(test_memory_freed_before_its_copy_runs_is_a_fault),
         cmocka_unit_test(test_pageable_memory_is_read_at_the_call_and_written_before_it_returns),
         cmocka_unit_test(test_pageable_memory_is_reported_in_strict_mode),
+        cmocka_unit_test(test_pinned_memory_is_read_when_the_copy_runs),
+        cmocka_unit_test(test_a_device_address_is_none_of_the_host),
         cmocka_unit_test(test_events_tell_what_was_recorded_before_the_call),
         cmocka_unit_test(test_elapsed_time_needs_two_timed_and_complete_events),
         cmocka_unit_test(test_a_stale_or_foreign_handle_is_refused),

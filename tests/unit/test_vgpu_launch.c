@@ -170,20 +170,35 @@ static void test_a_cooperative_grid_must_fit_the_device_at_once(void **state)
     close_driver();
 }
 
+typedef enum { ALLOCATE, FREE, LOAD, UNLOAD, ENABLE, BLOCKING_CALLS } blocking_call;
+
 typedef struct {
-    CUdeviceptr flag;
-    atomic_bool allocated;
+    blocking_call call;
+    CUdeviceptr memory;
+    CUmodule module;
+    atomic_bool returned;
     CUresult result;
 } blocked_call;
 
-static void *allocate_while_a_kernel_runs(void *argument)
+static CUresult call_it(blocked_call *b)
+{
+    CUdeviceptr p;
+    CUmodule m;
+    switch (b->call) {
+    case ALLOCATE: return cu.cuMemAlloc_v2(&p, 64);
+    case FREE: return cu.cuMemFree_v2(b->memory);
+    case LOAD: return cu.cuModuleLoadDataEx(&m, VIRTUAL_KERNELS("75"), 0, NULL, NULL);
+    case UNLOAD: return cu.cuModuleUnload(b->module);
+    default: return cu.cuCtxEnablePeerAccess(context[1], 0);
+    }
+}
+
+static void *call_while_a_kernel_runs(void *argument)
 {
     blocked_call *b = argument;
-    CUdeviceptr p = 0;
     b->result = cu.cuCtxSetCurrent(context[0]);
-    if (b->result == CUDA_SUCCESS) b->result = cu.cuMemAlloc_v2(&p, 64);
-    atomic_store(&b->allocated, true);
-    if (b->result == CUDA_SUCCESS) b->result = cu.cuMemFree_v2(p);
+    if (b->result == CUDA_SUCCESS) b->result = call_it(b);
+    atomic_store(&b->returned, true);
     return NULL;
 }
 
@@ -200,34 +215,33 @@ static void spin_for_sure(CUmodule m, CUstream s, CUdeviceptr flag, unsigned *st
     while (__atomic_load_n(started, __ATOMIC_ACQUIRE) == 0) pause_briefly();
 }
 
-static void test_an_allocation_waits_for_the_kernel_that_runs(void **state)
+static void test_calls_that_change_memory_wait_for_the_kernel_that_runs(void **state)
 {
     (void)state;
-    pthread_t thread;
-    OPEN("DEVICES=2");
-    const CUmodule m = load();
-    const CUfunction lift = function_of(m, "lift");
-    const CUstream s = new_stream(), setter = new_stream();
-    unsigned *started = new_pinned(1);
-    blocked_call b = { .flag = new_memory(4) };
-    spin_for_sure(m, s, b.flag, started);
-    assert_int_equal(pthread_create(&thread, NULL, allocate_while_a_kernel_runs, &b), 0);
-    for (int i = 0; i < 40; i++) {
-        pause_briefly();
-        assert_false(atomic_load(&b.allocated));
-        OK(cu.cuCtxSetCurrent(context[i % 2])); /* others go on */
+    for (int call = 0; call < BLOCKING_CALLS; call++) {
+        pthread_t thread;
+        OPEN("DEVICES=2");
+        const CUmodule m = load();
+        const CUfunction lift = function_of(m, "lift");
+        const CUstream s = new_stream(), setter = new_stream();
+        const CUdeviceptr flag = new_memory(4);
+        unsigned *started = new_pinned(1);
+        blocked_call b = { .call = (blocking_call)call, .memory = new_memory(4),
+                           .module = load() };
+        spin_for_sure(m, s, flag, started);
+        assert_int_equal(pthread_create(&thread, NULL, call_while_a_kernel_runs, &b), 0);
+        for (int i = 0; i < 20; i++) {
+            pause_briefly();
+            if (atomic_load(&b.returned)) fail_msg("call %d does not wait", call);
+            OK(cu.cuCtxSetCurrent(context[i % 2])); /* others go on */
+        }
+        make_current(0);
+        OK(launch_flag(lift, setter, flag));
+        pthread_join(thread, NULL);
+        assert_int_equal(b.result, CUDA_SUCCESS);
+        OK(finish(s));
+        close_driver();
     }
-    make_current(0);
-    OK(launch_flag(lift, setter, b.flag));
-    pthread_join(thread, NULL);
-    assert_int_equal(b.result, CUDA_SUCCESS);
-    OK(finish(s));
-    OK(cu.cuStreamDestroy_v2(s));
-    OK(cu.cuStreamDestroy_v2(setter));
-    OK(cu.cuMemFreeHost(started));
-    OK(cu.cuMemFree_v2(b.flag));
-    OK(cu.cuModuleUnload(m));
-    close_driver();
 }
 
 /* -- faults and injected failures -------------------------------------------------------------- */
@@ -422,7 +436,7 @@ int main(void)
         cmocka_unit_test(test_each_context_has_its_own_variables),
         cmocka_unit_test(test_a_launch_keeps_to_the_limits_of_device_and_kernel),
         cmocka_unit_test(test_a_cooperative_grid_must_fit_the_device_at_once),
-        cmocka_unit_test(test_an_allocation_waits_for_the_kernel_that_runs),
+        cmocka_unit_test(test_calls_that_change_memory_wait_for_the_kernel_that_runs),
         cmocka_unit_test(test_a_fault_sticks_to_its_device_and_says_what_happened),
         cmocka_unit_test(test_a_fault_may_end_the_whole_process),
         cmocka_unit_test(test_a_kernel_that_never_ends_is_ended_by_the_budget),
