@@ -12,10 +12,11 @@
 #include "nearest.h"
 
 #include <ctype.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 
-enum { NAME_MAX_CHARS = 63 };
+enum { NAME_MAX_CHARS = 63, BEGINNING_MIN_CHARS = 3 };
 
 static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 
@@ -38,6 +39,14 @@ static size_t edit_distance(const char *a, const char *b)
     return row[b_chars];
 }
 
+/* Is `text` a beginning of `name` that is long enough to tell? */
+static bool begins(const char *name, const char *text)
+{
+    size_t i = 0;
+    while (text[i] && lower(text[i]) == lower(name[i])) i++;
+    return text[i] == '\0' && i >= BEGINNING_MIN_CHARS;
+}
+
 const char *ls_nearest_name(const char *text, const char *const *names)
 {
     const char *best = NULL;
@@ -46,7 +55,8 @@ const char *ls_nearest_name(const char *text, const char *const *names)
     for (; *names; names++) {
         const size_t chars = strlen(*names);
         if (chars > NAME_MAX_CHARS) continue;
-        const size_t distance = edit_distance(text, *names);
+        size_t distance = edit_distance(text, *names);
+        if (begins(*names, text)) distance = min_size(distance, 1);
         if (distance > (chars + 2) / 3) continue;
         if (!best || distance < best_distance) {
             best = *names;

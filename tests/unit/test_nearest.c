@@ -26,6 +26,15 @@ static void test_what_is_far_from_all_gets_no_suggestion(void **state)
     assert_null(ls_nearest_name(text, names));
 }
 
+static void test_a_beginning_is_recognised(void **state)
+{
+    (void)state;
+    static const char *const columns[] = { "val_loss", "val_mae", "val_accuracy", NULL };
+    assert_string_equal(ls_nearest_name("val_acc", columns), "val_accuracy");
+    assert_string_equal(ls_nearest_name("MOM", names), "momentum");
+    assert_null(ls_nearest_name("va", columns));
+}
+
 static void test_the_nearest_wins_and_of_equals_the_first(void **state)
 {
     (void)state;
@@ -38,6 +47,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_slip_is_recognised),
+        cmocka_unit_test(test_a_beginning_is_recognised),
         cmocka_unit_test(test_what_is_far_from_all_gets_no_suggestion),
         cmocka_unit_test(test_the_nearest_wins_and_of_equals_the_first),
     };
