@@ -21,10 +21,7 @@ static ls_status run_data(const ls_invocation *v, int *exit_code)
     LS_TRY(ls_dataset_open(v->argument[1], &dataset));
     char *text = NULL;
     const ls_status status = ls_dataset_report(dataset, &text);
-    if (status == LS_OK) {
-        fputs(text, stdout);
-        fputs(ls_dataset_warnings(dataset), stderr);
-    }
+    if (status == LS_OK) fputs(text, stdout);
     free(text);
     ls_dataset_close(dataset);
     return status;
@@ -44,7 +41,7 @@ const ls_command ls_command_data = {
         "  csv:FILE[,label=last|first|N][,header=no|yes][,task=class|regress][,outputs=K]\n"
         "      [,test=every:5|FILE|none]\n"
         "  npy:X.npy,Y.npy[,test=X.npy,Y.npy]\n"
-        "  each then with [,scale=255|none|standard]\n",
+        "  each then with [,scale=255|none|standard], the files with [,bad=stop|skip]\n",
     .arguments_min = 2,
     .arguments_max = 2,
     .run = run_data,

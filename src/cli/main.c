@@ -52,10 +52,10 @@ static ls_status unknown_command(const char *name)
 
 static ls_status run_command(int argc, char *const *argv, int *exit_code)
 {
-    const ls_command *command = find_command(argv[0]);
-    if (!command) return unknown_command(argv[0]);
+    const ls_command *command = find_command(argv[1]);
+    if (!command) return unknown_command(argv[1]);
     ls_invocation invocation;
-    LS_TRY(ls_invocation_init(&invocation, command, argc - 1, argv + 1));
+    LS_TRY(ls_invocation_init(&invocation, argv[0], command, argc - 2, argv + 2));
     if (invocation.help) {
         ls_print_help(stdout, command);
         return LS_OK;
@@ -83,7 +83,7 @@ int main(int argc, char **argv)
     } else if (strcmp(argv[1], "--version") == 0) {
         printf("lockstep %s\n", LS_VERSION);
     } else {
-        status = run_command(argc - 1, argv + 1, &exit_code);
+        status = run_command(argc, argv, &exit_code);
     }
     if (status == LS_OK) status = finish_output();
     if (status == LS_OK) return exit_code;

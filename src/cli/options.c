@@ -139,10 +139,10 @@ static ls_status read_argument(ls_invocation *v, const char *word)
     return LS_OK;
 }
 
-ls_status ls_invocation_init(ls_invocation *v, const ls_command *command, int argc,
-                             char *const *argv)
+ls_status ls_invocation_init(ls_invocation *v, const char *program, const ls_command *command,
+                             int argc, char *const *argv)
 {
-    *v = (ls_invocation){ .command = command };
+    *v = (ls_invocation){ .program = program, .command = command };
     word_list words = { .word = argv, .count = argc };
     for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
         v->help = v->help || strcmp(argv[i], "--help") == 0;
@@ -170,14 +170,6 @@ ls_status ls_invocation_init(ls_invocation *v, const ls_command *command, int ar
 }
 
 /* -- values --------------------------------------------------------------------------------- */
-
-bool ls_invocation_has(const ls_invocation *v, const char *name)
-{
-    for (int i = 0; i < v->given_count; i++) {
-        if (strcmp(v->given[i].name, name) == 0) return true;
-    }
-    return false;
-}
 
 static ls_status read_config_file(const char *path, ls_config *config)
 {

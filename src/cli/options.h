@@ -49,6 +49,7 @@ extern const ls_command ls_command_train, ls_command_eval, ls_command_predict, l
 
 /* All texts are borrowed from argv. */
 typedef struct ls_invocation {
+    const char *program;         /* how lockstep was called: "build/lockstep" */
     const ls_command *command;
     const char *argument[LS_ARGUMENTS_MAX];
     int argument_count;
@@ -64,11 +65,8 @@ typedef struct ls_invocation {
 } ls_invocation;
 
 /* argv: what follows the command's name. Errors: ARGUMENT. */
-LS_MUST_USE ls_status ls_invocation_init(ls_invocation *invocation, const ls_command *command,
-                                         int argc, char *const *argv);
-
-/* Was `name` of the table given on the command line? */
-bool ls_invocation_has(const ls_invocation *invocation, const char *name);
+LS_MUST_USE ls_status ls_invocation_init(ls_invocation *invocation, const char *program,
+                                         const ls_command *command, int argc, char *const *argv);
 
 /* Set in `config`, which holds defaults or a checkpoint's values: environment, --config, options,
  * MODEL. Errors: ARGUMENT. */

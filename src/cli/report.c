@@ -21,7 +21,8 @@ const char *ls_with_unit(double bytes, char out[LS_UNIT_BYTES])
     return out;
 }
 
-void ls_print_shell_word(FILE *out, const char *text)
+/* `text` as one word of a POSIX shell: in quotes where it needs them. */
+static void print_shell_word(FILE *out, const char *text)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                 "_-./:,=+%@^";
@@ -104,7 +105,7 @@ static void report_batch(FILE *out, const ls_train_plan *plan)
     }
 }
 
-/* "ring: host devices; 0 -> 1 -> 0; 2 buckets; 2 PEER links". */
+/* "ring: host devices; ring 0 -> 1 -> 0, 2 PEER; 1 bucket; order exact". */
 static void report_exchange(FILE *out, const ls_train_plan *plan)
 {
     const ls_topology *topology = plan->topology;
@@ -193,43 +194,37 @@ static void report_line(FILE *out, const char *name, const ls_history_line *line
     ls_console_print_epoch(out, line, 0);
 }
 
-/* The run folder of ".../checkpoints/last.safetensors", which --resume takes as well; else the
- * checkpoint itself. */
-static void resume_target(const char *checkpoint, char *out, size_t bytes)
+/* The commands that evaluate the run and continue it, ready to be typed where `program` was. */
+static void report_next(FILE *out, const char *program, const ls_config *config,
+                        const ls_train_result *result)
 {
-    static const char tail[] = "/checkpoints/last.safetensors";
-    snprintf(out, bytes, "%s", checkpoint);
-    const size_t n = strlen(out), t = strlen(tail);
-    if (n > t && strcmp(out + n - t, tail) == 0) out[n - t] = '\0';
-}
-
-static void report_next(FILE *out, const ls_config *config, const ls_train_result *result)
-{
-    char target[sizeof result->checkpoint];
-    resume_target(result->checkpoint, target, sizeof target);
     begin_row(out, "evaluate");
-    fputs("lockstep eval ", out);
-    ls_print_shell_word(out, result->checkpoint);
+    print_shell_word(out, program);
+    fputs(" eval ", out);
+    print_shell_word(out, result->checkpoint);
     fputs(" --data ", out);
-    ls_print_shell_word(out, config->data);
+    print_shell_word(out, config->data);
     fputc('\n', out);
     begin_row(out, "continue");
-    fputs("lockstep train --resume ", out);
-    ls_print_shell_word(out, target);
+    print_shell_word(out, program);
+    fputs(" train --resume ", out);
+    print_shell_word(out, config->out);
     if (!result->stopped_by_signal) {
         fprintf(out, config->steps > 0 ? " --steps %" PRIu64 : " --epochs %" PRIu64,
                 2 * (config->steps > 0 ? result->steps : result->epochs));
     }
+    if (result->reached_until) fputs(" --until none", out);
     fputc('\n', out);
 }
 
-void ls_report_result(FILE *out, const ls_config *config, const ls_train_result *result)
+void ls_report_result(FILE *out, const char *program, const ls_config *config,
+                      const ls_train_result *result)
 {
     const char *end = result->stopped_by_signal ? "stopped by a signal"
                       : result->reached_until   ? "reached what --until asked for"
                                                 : "done";
-    fprintf(out, "%s: %" PRIu64 " epochs, %" PRIu64 " steps\n", end, result->epochs,
-            result->steps);
+    fprintf(out, "%s: %" PRIu64 " epoch%s, %" PRIu64 " step%s\n", end, result->epochs,
+            result->epochs == 1 ? "" : "s", result->steps, result->steps == 1 ? "" : "s");
     report_line(out, "last", &result->last);
     report_line(out, "best", &result->best);
     begin_row(out, "speed");
@@ -245,5 +240,5 @@ void ls_report_result(FILE *out, const ls_config *config, const ls_train_result 
     if (!result->checkpoint[0]) return;
     begin_row(out, "checkpoint");
     fprintf(out, "%s\n", result->checkpoint);
-    report_next(out, config, result);
+    report_next(out, program, config, result);
 }

@@ -13,8 +13,10 @@
 
 void ls_report_plan(FILE *out, const ls_train_plan *plan);
 
-/* `config`: the effective one, for the commands that evaluate and continue it. */
-void ls_report_result(FILE *out, const ls_config *config, const ls_train_result *result);
+/* `program` (how this one was called) and `config` (the effective one) are for the commands that
+ * evaluate the run and continue it. */
+void ls_report_result(FILE *out, const char *program, const ls_config *config,
+                      const ls_train_result *result);
 
 /* One indented line per part of the steps' time: seconds and share. */
 void ls_report_time(FILE *out, const ls_time_split *time);
@@ -26,8 +28,5 @@ void ls_batch_split(size_t global_batch, int shards, int world_size, char out[LS
 /* Bytes as "1.8 MiB". */
 enum { LS_UNIT_BYTES = 32 };
 const char *ls_with_unit(double bytes, char out[LS_UNIT_BYTES]);
-
-/* `text` as one word of a POSIX shell: in quotes where it needs them. */
-void ls_print_shell_word(FILE *out, const char *text);
 
 #endif

@@ -31,7 +31,7 @@ static ls_status show_ring(const ls_invocation *v, const ls_config *config)
     const long n = strtol(text, &end, 10);
     if (end == text || *end != '\0' || n < 1 || n > LS_WORLD_MAX) {
         return ls_fail(LS_ERR_ARGUMENT, "show ring: found '%.60s', expected a number of replicas "
-                       "from 1 to %d", text, LS_WORLD_MAX);
+                       "from 1 to %d, such as: show ring 5", text, LS_WORLD_MAX);
     }
     char *page = NULL;
     LS_TRY(ls_ring_describe((int)n, config->shards, &page));

@@ -21,7 +21,7 @@ static ls_status run_train(const ls_invocation *v, int *exit_code)
     const ls_status status = ls_train(&config, &observer, &result);
     ls_console_clear(&console);
     LS_TRY(status);
-    ls_report_result(stdout, &console.effective, &result);
+    ls_report_result(stdout, v->program, &console.effective, &result);
     if (result.stopped_by_signal) *exit_code = 128 + ls_signals_caught();
     return LS_OK;
 }

@@ -111,8 +111,10 @@ static ls_status train_recorded(ladder *l, const char *devices, recorded_run *ru
     *run = (recorded_run){ 0 };
     LS_TRY(ls_config_set(&config, "devices", devices));
     snprintf(config.out, sizeof config.out, "%s/run-%d", l->folder, ++l->run_count);
+    /* Every run notes the same; the first one's is enough. */
     const ls_observer observer = { .plan = on_plan, .step = on_step, .epoch = on_epoch,
-                                   .note = on_note, .should_stop = ls_signals_should_stop,
+                                   .note = l->run_count == 1 ? on_note : NULL,
+                                   .should_stop = ls_signals_should_stop,
                                    .stuck = ls_console_leave, .context = run };
     LS_TRY(ls_train(&config, &observer, &run->result));
     if (run->is_short) return ls_fail(LS_ERR_MEMORY, "no memory to record a run's losses");
@@ -193,8 +195,9 @@ static ls_status climb_one(ladder *l, recorded_run *one, ls_evaluation *evaluati
     printf("\n 1  one replica (%s): train, save, reload, evaluate\n", l->one);
     LS_TRY(train_recorded(l, l->one, one));
     if (one->result.stopped_by_signal) return LS_OK;
-    printf("     trained    %" PRIu64 " epochs, %" PRIu64 " steps of %zu samples\n",
-           one->result.epochs, one->result.steps, one->global_batch);
+    printf("     trained    %" PRIu64 " epoch%s, %" PRIu64 " steps of %zu samples\n",
+           one->result.epochs, one->result.epochs == 1 ? "" : "s", one->result.steps,
+           one->global_batch);
     LS_TRY(evaluate(l, l->one, one, evaluation));
     print_evaluation(evaluation);
     const ls_history_line *last = &one->result.last;
@@ -308,14 +311,12 @@ static ls_status measure(ladder *l, int repeat, const recorded_run *one, const r
 /* Rung 5. */
 static void print_environment(const recorded_run *run)
 {
-    char load[96] = "";
+    double load = NAN; /* over the last minute */
     FILE *file = fopen("/proc/loadavg", "r");
-    if (file && !fgets(load, sizeof load, file)) load[0] = '\0';
+    if (file && fscanf(file, "%lf", &load) != 1) load = NAN;
     if (file) fclose(file);
-    load[strcspn(load, "\n")] = '\0';
-    printf("\n 5  environment\n     lockstep %s; %d core%s; kernels %s; load %s\n", LS_VERSION,
-           ls_core_count(), ls_core_count() == 1 ? "" : "s", run->kernels,
-           load[0] ? load : "unknown");
+    printf("\n 5  environment\n     lockstep %s; %d core%s; kernels %s; load %.2f\n", LS_VERSION,
+           ls_core_count(), ls_core_count() == 1 ? "" : "s", run->kernels, load);
 }
 
 static ls_status climb(ladder *l, int repeat, bool *stopped)

@@ -186,7 +186,7 @@ ls_status ls_explain_end(ls_rank *rank)
     LS_TRY(read_float(k, k->replica.weights + parameter->begin + e->element, &e->after));
     page *p = calloc(1, sizeof *p);
     if (!p) return ls_fail(LS_ERR_MEMORY, "no memory for a page");
-    put(p, "Step %" PRIu64 ": %d ranks, %d shards, optimizer update of weights/%s[%zu]\n",
+    put(p, "Step %" PRIu64 ": %d ranks, %d shards; gradients are those of weights/%s[%zu]\n",
         run->config.explain_step, run->world_size, run->config.shards, parameter->name,
         e->element);
     put_shards(p, run);

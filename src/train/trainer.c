@@ -417,6 +417,20 @@ static void tell_plan(ls_run *run, const ls_progress *start)
         .out = run->config.out });
 }
 
+/* What opening the data found odd, or left out, a line at a time. */
+static void tell_warnings(const ls_run *run)
+{
+    const ls_observer *observer = run->observer;
+    const char *text = ls_dataset_warnings(run->dataset);
+    while (*text && observer->note) {
+        char line[LS_MESSAGE_BYTES];
+        const size_t chars = strcspn(text, "\n");
+        snprintf(line, sizeof line, "warning: %.*s", (int)chars, text);
+        observer->note(observer->context, line);
+        text += chars + (text[chars] == '\n');
+    }
+}
+
 /* -- closing ----------------------------------------------------------------------------------- */
 
 static void close_rank(ls_run *run, ls_rank *k)
@@ -478,7 +492,10 @@ static ls_status open_run(ls_run *run)
         set_progress(run, &saved.progress);
         status = write_folder(run);
     }
-    if (status == LS_OK) tell_plan(run, &saved.progress);
+    if (status == LS_OK) {
+        tell_plan(run, &saved.progress);
+        tell_warnings(run);
+    }
     ls_saved_run_free(&saved);
     ls_checkpoint_close(checkpoint);
     return status;

@@ -397,6 +397,21 @@ static void test_a_run_that_was_continued_ends_in_the_bits_of_one_that_was_not(v
     expect_text(last.err, "--seed 5");
 }
 
+static void test_what_is_odd_in_the_data_is_said_once(void **state)
+{
+    (void)state;
+    FILE *file = fopen("odd.csv", "w");
+    assert_non_null(file);
+    fputs("1,0\n2,1\nx,1\n4,0\n5,1\n6,0\n", file);
+    assert_int_equal(fclose(file), 0);
+    expect("data verify csv:odd.csv,bad=skip", 0);
+    expect_text(last.out, "warning: skipped 1 bad records");
+    assert_string_equal(last.err, "");
+    expect("train linear --data csv:odd.csv,bad=skip --epochs 1 --out odd", 0);
+    expect_text(last.err, "lockstep: warning: skipped: odd.csv: line 3");
+    expect_text(last.err, "lockstep: warning: skipped 1 bad records");
+}
+
 static void test_eval_and_predict_agree_for_any_number_of_replicas(void **state)
 {
     (void)state;
@@ -551,6 +566,7 @@ int main(void)
         TEST(test_a_yes_or_no_option_may_stand_alone),
         TEST(test_the_digest_is_that_of_the_checkpoint_for_any_number_of_replicas),
         TEST(test_a_run_that_was_continued_ends_in_the_bits_of_one_that_was_not),
+        TEST(test_what_is_odd_in_the_data_is_said_once),
         TEST(test_eval_and_predict_agree_for_any_number_of_replicas),
         TEST(test_a_damaged_checkpoint_is_refused_with_its_exit_code),
         TEST(test_verify_climbs_the_ladder),
