@@ -22,12 +22,57 @@ static void print_memory(void)
     }
 }
 
-static void print_gpus(void)
+/* Where a GPU is plugged in, as far as the system says. */
+static void print_slot(const ls_cuda_facts *facts)
+{
+    const ls_pcie *pcie = &facts->pcie;
+    printf("              %s", facts->pci[0] != '\0' ? facts->pci : "address unknown");
+    if (pcie->generation > 0 && pcie->width > 0)
+        printf(", PCIe generation %d of %d, %d of %d lanes", pcie->generation,
+               pcie->generation_max, pcie->width, pcie->width_max);
+    if (pcie->numa_node >= 0) printf(", NUMA node %d", pcie->numa_node);
+    printf("\n");
+    if (ls_pcie_is_narrow(pcie))
+        printf("              warning: the slot or a riser gives it %d of %d lanes\n", pcie->width,
+               pcie->width_max);
+    if (facts->time_limited)
+        printf("              warning: a display is attached; the driver ends long kernels\n");
+}
+
+static ls_status print_gpus(void)
 {
     const char *why = "";
     const int count = ls_cuda_usable_count(&why);
-    if (count > 0) printf("GPUs        %d usable\n", count);
-    else printf("GPUs        none usable: %s\n", why);
+    if (count == 0) {
+        printf("GPUs        none usable: %s\n", why);
+        return LS_OK;
+    }
+    printf("GPUs        %d usable\n", count);
+    for (int i = 0; i < count; i++) {
+        ls_cuda_facts facts;
+        char text[LS_UNIT_BYTES];
+        LS_TRY(ls_cuda_facts_read(i, &facts));
+        printf("  cuda:%-5d  %s, compute capability %d.%d, %d multiprocessors, %s\n", i,
+               facts.name, facts.capability / 10, facts.capability % 10,
+               facts.multiprocessor_count, ls_with_unit((double)facts.memory_bytes, text));
+        print_slot(&facts);
+    }
+    return LS_OK;
+}
+
+/* Of the GPUs that were opened: how much of their memory is taken before a run begins. */
+static ls_status print_memory_in_use(ls_device *const *device, int count)
+{
+    for (int r = 0; r < count; r++) {
+        size_t bytes = 0;
+        char text[LS_UNIT_BYTES];
+        if (device[r]->kind != LS_DEVICE_CUDA) continue;
+        if (r > 0 && device[r - 1]->ordinal == device[r]->ordinal) continue; /* shared */
+        LS_TRY(ls_cuda_used_bytes(device[r], &bytes));
+        printf("in use      cuda:%d %s, by others and by this program's context\n",
+               device[r]->ordinal, ls_with_unit((double)bytes, text));
+    }
+    return LS_OK;
 }
 
 /* Open every device of the list; devices[] is all NULL before. */
@@ -49,26 +94,29 @@ static void print_pairs(const ls_topology *topology, ls_device *const *device)
         printf("\n  %3d %-20s", a, device[a]->name);
         for (int b = 0; b < n; b++) printf(" %6s", ls_pair_kind_name(topology->pair[a * n + b]));
     }
-    printf("\n\nring: ");
+    printf("\n");
+    for (int i = 0; i < n * n; i++)
+        if (topology->reason[i] != NULL)
+            printf("  %d -> %d is staged: %s\n", i / n, i % n, topology->reason[i]);
+    printf("\nring: ");
     for (int i = 0; i < n; i++) printf("%d -> ", topology->ring[i]);
     printf("%d\n", topology->ring[0]);
 }
 
-static ls_status print_replicas(const ls_config *config)
+static ls_status print_replicas(const ls_config *config, const ls_device_list *list)
 {
-    ls_device_list list;
-    LS_TRY(ls_device_list_parse(config->devices, config->p2p, &list));
-    printf("replicas    --devices %s: %d (%s)\n", config->devices, list.count, list.reason);
+    printf("replicas    --devices %s: %d (%s)\n", config->devices, list->count, list->reason);
     ls_device *device[LS_WORLD_MAX] = { NULL };
     ls_topology topology;
-    ls_status status = open_devices(&list, device);
-    if (status == LS_OK) status = ls_topology_init(&topology, device, list.count, config->p2p);
+    ls_status status = open_devices(list, device);
+    if (status == LS_OK) status = ls_topology_init(&topology, device, list->count, config->p2p);
     if (status == LS_OK) {
         printf("kernels     %s\n", device[0]->kernels->name);
         printf("precisions  f32\n");
-        print_pairs(&topology, device);
+        status = print_memory_in_use(device, list->count);
     }
-    for (int r = 0; r < list.count; r++) ls_device_close(device[r]);
+    if (status == LS_OK) print_pairs(&topology, device);
+    for (int r = 0; r < list->count; r++) ls_device_close(device[r]);
     return status;
 }
 
@@ -78,11 +126,15 @@ static ls_status run_devices(const ls_invocation *v, int *exit_code)
     ls_config config;
     ls_config_init(&config);
     LS_TRY(ls_invocation_config(v, &config));
+    ls_device_list list;
+    /* Before the driver is asked for anything: several GPUs are probed by a child first. */
+    const ls_status listed = ls_device_list_parse(config.devices, config.p2p, &list);
     printf("host        %d core%s; features %s\n", ls_core_count(),
            ls_core_count() == 1 ? "" : "s", ls_cpu_features());
     print_memory();
-    print_gpus();
-    return print_replicas(&config);
+    LS_TRY(print_gpus());
+    LS_TRY(listed); /* its message is still this thread's last */
+    return print_replicas(&config, &list);
 }
 
 static const char *const devices_options[] = { "devices", "p2p", NULL };
@@ -94,7 +146,7 @@ const ls_command ls_command_devices = {
     .about =
         "Prints the host's cores and features, the GPUs or why there is none, the kernels in use\n"
         "(LOCKSTEP_ISA=portable|avx2|avx512 forces a set), and for --devices LIST how each pair\n"
-        "of replicas exchanges bytes, and the ring.\n",
+        "of replicas exchanges bytes and, where it goes through the host, why; and the ring.\n",
     .takes = devices_options,
     .run = run_devices,
 };

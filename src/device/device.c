@@ -25,6 +25,7 @@
 #include "device/device.h"
 
 #include <assert.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -210,6 +211,18 @@ ls_status ls_stream_drain(ls_stream *stream, ls_group *group, const char *what)
                            stream->device->name);
         if (status != LS_OK) return status;
     }
+}
+
+bool ls_stream_settles(ls_stream *stream, double seconds)
+{
+    const double deadline = ls_clock() + seconds;
+    bool idle = stream->device == NULL;
+    while (!idle) {
+        if (ls_stream_poll(stream, &idle) != LS_OK) return false;
+        if (!idle && ls_clock() > deadline) return false;
+        if (!idle) (void)sched_yield();
+    }
+    return true;
 }
 
 /* -- copies ---------------------------------------------------------------------------------- */

@@ -135,6 +135,10 @@ LS_MUST_USE ls_status ls_event_poll(ls_event *event, bool *complete);
  * Blocks. Errors: TIMEOUT, ABORTED, DEVICE. */
 LS_MUST_USE ls_status ls_stream_drain(ls_stream *stream, ls_group *group, const char *what);
 
+/* Poll until `stream` is idle, for at most `seconds`. False: it is not, or it failed; then what its
+ * work uses must not be released. A stream that was never opened is idle. Blocks. */
+bool ls_stream_settles(ls_stream *stream, double seconds);
+
 /* -- copies ---------------------------------------------------------------------------------- */
 
 /* Async: enqueued on `stream`, whose device owns the device side (for ls_copy_peer: `to` may be

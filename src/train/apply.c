@@ -15,6 +15,8 @@
 
 enum { EVALUATION_ROWS = 256 };
 
+static const double DRAIN_SECONDS = 1;
+
 ls_status ls_checkpoint_config(const char *checkpoint, ls_config *config)
 {
     ls_checkpoint *file = NULL;
@@ -132,6 +134,14 @@ static void report(const applied *a, const char *data, ls_evaluation *result)
                  a->saved.text[LS_SAVED_DATA]);
 }
 
+/* After a failure, may memory be freed? Not while a device may still write into it. */
+static bool is_drained(applied *a)
+{
+    for (int r = 0; r < a->list.count; r++)
+        if (!ls_stream_settles(&a->replica[r].compute, DRAIN_SECONDS)) return false;
+    return true;
+}
+
 static void close_applied(applied *a)
 {
     for (int r = 0; r < a->list.count; r++) {
@@ -165,7 +175,10 @@ ls_status ls_evaluate(const char *checkpoint, const char *data, const char *devi
         status = ls_evaluation_job_init(&a->job, a->dataset, part, a->list.count, a->group,
                                         outputs, rows != NULL);
     }
-    if (status == LS_OK) status = ls_group_run(a->group, evaluate_rank, a, stuck);
+    if (status == LS_OK) {
+        status = ls_group_run(a->group, evaluate_rank, a, stuck);
+        if (status != LS_OK && !is_drained(a)) stuck();
+    }
     if (status == LS_OK) {
         report(a, data, result);
         if (rows) {

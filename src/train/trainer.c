@@ -502,12 +502,11 @@ static ls_status open_run(ls_run *run)
 }
 
 /* After a failure, may memory be freed? Not while a device may still write into it. */
-static bool is_drained(const ls_run *run)
+static bool is_drained(ls_run *run)
 {
     for (int r = 0; r < run->world_size; r++) {
-        bool idle;
         if (!ls_comm_drain(run->comm, r, DRAIN_SECONDS)) return false;
-        if (ls_stream_poll(&run->rank[r].replica.compute, &idle) != LS_OK || !idle) return false;
+        if (!ls_stream_settles(&run->rank[r].replica.compute, DRAIN_SECONDS)) return false;
     }
     return true;
 }
