@@ -147,8 +147,9 @@ ptxas_flags  = -v --warn-on-spills --warn-on-local-memory-usage --warning-as-err
 RULES = [
     ("ar", "rm -f $out && $ar rcsD $out $in", "AR $out"),
     ("as", "$cc -Wa,-I. -c $in -o $out", "AS $out"),
-    ("run_test", "rm -f $out; LOCKSTEP=$program LOCKSTEP_VGPU_LIBRARY=$vgpu timeout -k 5 900 "
-                 "./$in > $out.log 2>&1 && mv $out.log $out || { cat $out.log; exit 1; }",
+    ("run_test", "rm -f $out; LOCKSTEP=$program LOCKSTEP_VGPU_LIBRARY=$vgpu $more "
+                 "timeout -k 5 900 ./$in > $out.log 2>&1 && "
+                 "mv $out.log $out || { cat $out.log; exit 1; }",
      "TEST $in", "pool = tests"),
     # nvcc writes the folder it runs in into the text; two machines are to make the same.
     ("ptx", "$nvcc -ptx -arch=compute_$target $nvcc_flags -MD -MF $out.d -o $out $in && "
@@ -253,6 +254,17 @@ def image(out):
                     kernels=names))
 
 
+def fresh_ptx(out):
+    """Tests of the interpreter on what this nvcc writes; returns the stamp."""
+    folder, test, files = "build/cuda/vgpu", "build/host/tests/test_vgpu_ptx", []
+    for name, target in ("gemm", "75"), ("gemm", "80"), ("meetings", "75"):
+        files.append(f"{folder}/{name}.{target}.ptx")
+        out.append(edge(files[-1], "ptx", [f"tests/vgpu/kernels/{name}.cu"], target=target))
+    out.append(edge(f"{folder}/test_vgpu_ptx.ok", "run_test", [test], files, program="", vgpu="",
+                    more=f"LS_VGPU_PTX={folder}"))
+    return f"{folder}/test_vgpu_ptx.ok"
+
+
 def cuda(p, out):
     """The program with CUDA and its tests, of the objects of preset p."""
     folder = "build/cuda" if p == "host" else f"build/cuda-{p}"
@@ -274,6 +286,8 @@ def cuda(p, out):
         stamps.append("build/cuda/cuda_abi_check.o")
         out.append(edge(stamps[-1], "cc_host", ["tests/vgpu/cuda_abi_check.c"],
                         more="-isystem $cuda_home/include"))
+    if p == "host":
+        stamps.append(fresh_ptx(out))
     out.append(edge("check-cuda" if p == "host" else f"check-cuda-{p}", "phony", stamps))
 
 

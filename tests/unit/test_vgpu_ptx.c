@@ -29,6 +29,7 @@ typedef struct {
 typedef struct {
     allocation at[ALLOCATIONS];
     int count;
+    allocation *doomed; /* freed when another one is asked for; NULL: none */
     atomic_uint generation;
     vgpu_memory memory;
 } machine;
@@ -36,10 +37,15 @@ typedef struct {
 static bool find(void *context, int device, uint64_t address, vgpu_span *span, char *why,
                  size_t why_bytes)
 {
-    const machine *m = context;
+    machine *m = context;
     for (int i = 0; i < m->count; i++) {
         const allocation *a = &m->at[i];
         if (address < a->address || address >= a->address + a->bytes) continue;
+        if (m->doomed && a != m->doomed) {
+            m->doomed->address = 0;
+            m->doomed = NULL;
+            atomic_fetch_add(&m->generation, 1);
+        }
         *span = (vgpu_span){.address = a->address, .bytes = a->bytes, .data = a->data,
                             .shadow = a->shadow, .device = a->device, .writable = !a->constant,
                             .trail = a->trail, .trail_pages = a->trail_pages};
@@ -726,13 +732,13 @@ static void test_broken_text_is_refused_and_never_read_beyond(void **state)
 
 /* -- reports ---------------------------------------------------------------------------------- */
 
-/* Runs a body with two buffers of 256 bytes: in is filled with zeros, out is fresh. */
+/* Runs a body with two buffers: in has 252 bytes, all zero, out has 256 and is fresh. */
 static vgpu_outcome run_body(const char *body, uint32_t threads, char *error, size_t error_bytes)
 {
     vgpu_program *program = load(module_of(body));
     machine m;
     machine_init(&m);
-    const uint64_t params[2] = {allocate_filled(&m, 0, NULL, 256)->address,
+    const uint64_t params[2] = {allocate_filled(&m, 0, NULL, 252)->address,
                                 allocate(&m, 0, 256)->address};
     vgpu_launch launch = launch_on(&m, 0, 1, threads, params);
     launch.instruction_budget = 5000000;
@@ -757,8 +763,8 @@ static void test_deliberate_errors_are_reported_by_name(void **state)
         {"load behind the end", "add.u64 %d0, %d0, 253; ld.global.u8 %r1, [%d0+3];", 1,
          VGPU_ILLEGAL_ADDRESS, {"illegal global load of 1 bytes", "not allocated"}},
         {"load across the end",
-         ".reg .b32 %q<4>; ld.global.v4.u32 {%q0,%q1,%q2,%q3}, [%d0+256];", 1,
-         VGPU_ILLEGAL_ADDRESS, {"illegal global load of 16 bytes", "block (0,0,0)"}},
+         ".reg .b32 %q<4>; ld.global.v4.u32 {%q0,%q1,%q2,%q3}, [%d0+240];", 1,
+         VGPU_ILLEGAL_ADDRESS, {"illegal global load of 16 bytes", "ends 12 bytes behind it"}},
         {"store to nothing", "mov.u64 %d4, 64; st.global.u32 [%d4], %r0;", 1,
          VGPU_ILLEGAL_ADDRESS, {"illegal global store of 4 bytes at 0x40"}},
         {"misaligned", "ld.global.u32 %r1, [%d0+2];", 1, VGPU_MISALIGNED_ADDRESS,
@@ -768,6 +774,9 @@ static void test_deliberate_errors_are_reported_by_name(void **state)
          {"nobody has set"}},
         {"shared overrun", SHARED "st.shared.u32 [%d3+256], %r0;", 1, VGPU_ILLEGAL_ADDRESS,
          {"illegal shared store", "256 static bytes"}},
+        {"dynamic shared memory, of which there is none",
+         "mov.u64 %d4, 1048576; st.shared.u32 [%d4], %r0;", 1, VGPU_ILLEGAL_ADDRESS,
+         {"illegal shared store", "0 dynamic ones"}},
         {"fresh shared memory", SHARED "ld.shared.u32 %r1, [%d3];", 1, VGPU_REPORT,
          {"shared load of 4 bytes", "nobody has written"}},
         {"race of warps", SHARED "st.shared.u32 [%d3], %r0; ld.shared.u32 %r1, [%d2];", 64,
@@ -817,6 +826,13 @@ static void test_deliberate_errors_are_reported_by_name(void **state)
         {"copied, not waited for", SHARED "cp.async.ca.shared.global [%d3], [%d0], 4;\n"
          "cp.async.commit_group; ld.shared.u32 %r1, [%d3];", 32, VGPU_REPORT,
          {"cp.async", "is not waited for"}},
+        {"the older group is waited for, not the newer",
+         SHARED "cp.async.ca.shared.global [%d3], [%d0], 4; cp.async.commit_group;\n"
+         "cp.async.ca.shared.global [%d3+128], [%d0], 4; cp.async.commit_group;\n"
+         "cp.async.wait_group 1; ld.shared.u32 %r1, [%d3]; ld.shared.u32 %r1, [%d3+128];", 32,
+         VGPU_REPORT, {"PTX line 15", "is not waited for"}},
+        {"copied from an odd place", SHARED "cp.async.ca.shared.global [%d2], [%d0+4], 16;\n"
+         "cp.async.wait_all;", 1, VGPU_MISALIGNED_ADDRESS, {"misaligned cp.async of 16 bytes"}},
         {"another's copy, no barrier", SHARED "cp.async.ca.shared.global [%d3], [%d0], 4;\n"
          "cp.async.wait_all; ld.shared.u32 %r1, [%d2];", 64, VGPU_REPORT, {"race: this read"}},
         {"copied from nowhere", SHARED "mov.u64 %d4, 128; cp.async.ca.shared.global [%d3], [%d4], "
@@ -842,6 +858,47 @@ static void test_deliberate_errors_are_reported_by_name(void **state)
             }
         }
     }
+}
+
+static void test_memory_freed_during_a_launch_is_not_used_any_more(void **state)
+{
+    (void)state;
+    static const char *const last[] = {"ld.global.u32 %r1, [%d0];", "st.global.u32 [%d0], %r0;"};
+    for (int i = 0; i < 2; i++) {
+        char body[200], error[500];
+        snprintf(body, sizeof body, "ld.global.u32 %%r1, [%%d0]; ld.global.u32 %%r1, [%%d1]; %s",
+                 last[i]);
+        vgpu_program *program = load(module_of(body));
+        machine m;
+        machine_init(&m);
+        const uint64_t params[2] = {allocate_filled(&m, 0, NULL, 64)->address,
+                                    allocate_filled(&m, 0, NULL, 64)->address};
+        m.doomed = &m.at[0];
+        const vgpu_launch launch = launch_on(&m, 0, 1, 1, params);
+        const vgpu_outcome outcome = vgpu_run(program, vgpu_program_kernel(program, "test"),
+                                              &launch, error, sizeof error);
+        assert_reported(outcome, VGPU_ILLEGAL_ADDRESS, error, WORDS("PTX line 12", "illegal"));
+        machine_free(&m);
+        vgpu_program_destroy(program);
+    }
+}
+
+static void test_lanes_that_parted_go_on_together(void **state)
+{
+    (void)state;
+    char body[3000] = "setp.lt.u32 %p1, %r0, 7; @%p1 bra a; add.u32 %r1, %r0, 1; a:\n";
+    for (int i = 0; i < 100; i++) strcat(body, "add.u32 %r1, %r1, 3;\n");
+    vgpu_program *program = load(module_of(body));
+    machine m;
+    char error[500];
+    uint64_t instructions = 0, params[2] = {0};
+    machine_init(&m);
+    vgpu_launch launch = launch_on(&m, 0, 1, 32, params);
+    launch.instructions = &instructions;
+    assert_done(vgpu_run(program, vgpu_program_kernel(program, "test"), &launch, error,
+                         sizeof error), error);
+    assert_in_range(instructions, 107, 110);
+    vgpu_program_destroy(program);
 }
 
 static void test_what_is_read_incoherently_is_not_written(void **state)
@@ -950,6 +1007,8 @@ int main(void)
         cmocka_unit_test(test_what_is_not_in_the_table_is_refused_with_line_and_reason),
         cmocka_unit_test(test_broken_text_is_refused_and_never_read_beyond),
         cmocka_unit_test(test_deliberate_errors_are_reported_by_name),
+        cmocka_unit_test(test_memory_freed_during_a_launch_is_not_used_any_more),
+        cmocka_unit_test(test_lanes_that_parted_go_on_together),
         cmocka_unit_test(test_what_is_read_incoherently_is_not_written),
         cmocka_unit_test(test_a_launch_beyond_the_limits_is_refused),
         cmocka_unit_test(test_a_launch_ends_when_it_is_told_to),
