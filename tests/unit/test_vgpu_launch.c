@@ -330,6 +330,24 @@ static void test_a_read_of_what_nobody_wrote_is_reported(void **state)
     abandon_driver();
 }
 
+static void test_a_copy_carries_what_is_defined_and_what_is_not(void **state)
+{
+    (void)state;
+    for (int defined = 0; defined <= 1; defined++) {
+        OPEN("DEVICES=1");
+        const CUfunction copy = function_of(load(), "copy");
+        const CUstream s = new_stream();
+        const CUdeviceptr a = new_memory(64), b = new_memory(64), c = new_memory(64);
+        unsigned *host = new_pinned(16);
+        if (defined) OK(cu.cuMemcpyHtoDAsync_v2(a, host, 64, s));
+        OK(cu.cuMemcpyDtoDAsync_v2(b, a, 64, s));
+        OK(launch_copy(copy, s, c, b, 16));
+        assert_int_equal(finish(s), defined ? CUDA_SUCCESS : CUDA_ERROR_ASSERT);
+        if (defined) close_driver();
+        else abandon_driver();
+    }
+}
+
 static void test_the_nth_use_of_a_call_fails_as_asked(void **state)
 {
     (void)state;
@@ -442,6 +460,7 @@ int main(void)
         cmocka_unit_test(test_a_kernel_that_never_ends_is_ended_by_the_budget),
         cmocka_unit_test(test_use_of_freed_memory_and_of_a_peer_without_access_are_faults),
         cmocka_unit_test(test_a_read_of_what_nobody_wrote_is_reported),
+        cmocka_unit_test(test_a_copy_carries_what_is_defined_and_what_is_not),
         cmocka_unit_test(test_the_nth_use_of_a_call_fails_as_asked),
         cmocka_unit_test(test_an_injected_fault_sticks_like_a_real_one),
         cmocka_unit_test(test_the_matrix_of_pairs_is_what_was_asked_for),

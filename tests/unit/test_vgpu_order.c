@@ -190,9 +190,11 @@ static CUresult run_ring_step(waits w)
     const CUstream in = new_stream();
     const CUevent emptied = new_event();
     unsigned *host = new_pinned(N);
-    OK(cu.cuMemsetD8Async(slot, 0, N * 4, in)); /* or the first report may be another */
+    OK(cu.cuMemsetD8Async(slot, 0, N * 4, in)); /* both, or the first report may be another */
     OK(finish(in));
     make_current(0);
+    OK(cu.cuMemsetD8Async(data, 0, N * 4, compute));
+    OK(finish(compute));
     const CUfunction fill = function_of(m0, "fill");
     CUresult r = CUDA_SUCCESS;
     for (unsigned t = 0; t < 3 && r == CUDA_SUCCESS; t++) {
@@ -568,8 +570,8 @@ static void test_the_trace_tells_who_waited_for_what(void **state)
     OPEN("DEVICES=2");
     OK(run_ring_step((waits){ true, true, true }));
     static const char *const lines[] = {
-        "gpu0 stream 0 #1 launch fill grid 1x1x1 block 64x1x1 shared 0, ",
-        "gpu0 stream 1 #1 wait for gpu0 stream 0 #2 (event 0), ",
+        "gpu0 stream 0 #2 launch fill grid 1x1x1 block 64x1x1 shared 0, ",
+        "gpu0 stream 1 #1 wait for gpu0 stream 0 #3 (event 0), ",
         "gpu0 stream 1 #2 copy 256 bytes from gpu0 0x700000000000 to gpu1 0x710000000000, ",
         "gpu0 stream 1 #3 record event 1, ",
         "gpu1 stream 2 #2 wait for gpu0 stream 1 #3 (event 1), ",

@@ -137,19 +137,19 @@ size_t vgpu_memory_live(void);         /* allocations not freed */
 bool vgpu_memory_is_device(uint64_t address);
 
 /* Where [address, address + bytes) lies. False: `why` says what is wrong with it. */
-bool vgpu_extent_find(uint64_t address, size_t bytes, vgpu_extent *place, char *why,
+bool vgpu_extent_find(uint64_t address, size_t bytes, vgpu_extent *extent, char *why,
                      size_t why_bytes);
-void vgpu_extent_release(vgpu_extent *place);
-unsigned char *vgpu_extent_data(const vgpu_extent *place);
-unsigned char *vgpu_extent_shadow(const vgpu_extent *place); /* NULL: all is defined */
+void vgpu_extent_release(vgpu_extent *extent);
+unsigned char *vgpu_extent_data(const vgpu_extent *extent);
+unsigned char *vgpu_extent_shadow(const vgpu_extent *extent); /* NULL: all is defined */
 /* Holds one more reference; released by vgpu_extent_release. */
-bool vgpu_extent_of_access(int device, uint64_t address, vgpu_extent *place, char *why,
+bool vgpu_extent_of_access(int device, uint64_t address, vgpu_extent *extent, char *why,
                           size_t why_bytes);
 /* Changes when memory is freed or access is disabled (vgpu_memory.generation of ptx.h). */
 extern atomic_uint vgpu_memory_generation;
 /* May `device` reach the memory of `owner`? */
 bool vgpu_has_access(int device, int owner);
-bool vgpu_extent_is_live(const vgpu_extent *place); /* not freed by the program */
+bool vgpu_extent_is_live(const vgpu_extent *extent); /* not freed by the program */
 void vgpu_set_access(int device, int owner, bool value);
 
 /* -- streams (driver_stream.c) ----------------------------------------------------------------- */
@@ -181,7 +181,7 @@ bool vgpu_stream_is_done(vgpu_stream *stream, uint32_t sequence);
  * touches memory (`what` names it there; NULL: it does not). */
 void vgpu_stream_place(vgpu_stream *stream, vgpu_operation *operation, const char *what);
 /* What is known of its memory before it runs: one touch each, then vgpu_operation_known. */
-void vgpu_operation_touch(vgpu_operation *operation, const vgpu_extent *place, bool write);
+void vgpu_operation_touch(vgpu_operation *operation, const vgpu_extent *extent, bool write);
 void vgpu_operation_known(vgpu_operation *operation);
 /* Owns: the operation. Async: the stream runs it after all that was enqueued before. */
 void vgpu_stream_enqueue(vgpu_operation *operation);

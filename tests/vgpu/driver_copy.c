@@ -17,7 +17,7 @@
 
 /* One end of a copy. */
 typedef struct {
-    vgpu_extent place;        /* of device or pinned memory; else pageable: */
+    vgpu_extent extent;        /* of device or pinned memory; else pageable: */
     unsigned char *pageable; /* the program's, or `captured` */
     unsigned char *captured; /* owned */
 } end;
@@ -64,31 +64,31 @@ const char *vgpu_link_fault_text(vgpu_link_fault fault)
 
 static unsigned char *end_data(const end *e)
 {
-    return e->place.allocation != NULL ? vgpu_extent_data(&e->place) : e->pageable;
+    return e->extent.allocation != NULL ? vgpu_extent_data(&e->extent) : e->pageable;
 }
 
 static unsigned char *end_shadow(const end *e)
 {
-    return e->place.allocation != NULL ? vgpu_extent_shadow(&e->place) : NULL;
+    return e->extent.allocation != NULL ? vgpu_extent_shadow(&e->extent) : NULL;
 }
 
 static void end_release(end *e)
 {
-    vgpu_extent_release(&e->place);
+    vgpu_extent_release(&e->extent);
     free(e->captured);
 }
 
 /* "gpu1 0x71..." */
 static void end_describe(const end *e, char *text, size_t text_bytes)
 {
-    const vgpu_allocation *a = e->place.allocation;
+    const vgpu_allocation *a = e->extent.allocation;
     if (a == NULL) {
         snprintf(text, text_bytes, "pageable %p", (void *)e->pageable);
     } else if (a->device < 0) {
-        snprintf(text, text_bytes, "pinned %p", (void *)vgpu_extent_data(&e->place));
+        snprintf(text, text_bytes, "pinned %p", (void *)vgpu_extent_data(&e->extent));
     } else {
         snprintf(text, text_bytes, "gpu%d 0x%llx", a->device,
-                 (unsigned long long)(a->address + e->place.offset));
+                 (unsigned long long)(a->address + e->extent.offset));
     }
 }
 
@@ -128,7 +128,7 @@ static void transfer(const copy_operation *c)
 
 static bool end_is_live(const end *e)
 {
-    return e->place.allocation == NULL || vgpu_extent_is_live(&e->place);
+    return e->extent.allocation == NULL || vgpu_extent_is_live(&e->extent);
 }
 
 static void describe(const copy_operation *c, char *text, size_t text_bytes)
@@ -151,6 +151,9 @@ static CUresult run_copy(vgpu_operation *op, char *text, size_t text_bytes)
         return CUDA_ERROR_ILLEGAL_ADDRESS;
     }
     describe(c, text, text_bytes);
+    if (c->rule.fault == VGPU_LINK_HANG)
+        vgpu_trace("stream %d #%u: never ends: %s", vgpu_stream_index(op->stream), op->sequence,
+                   text);
     transfer(c);
     return CUDA_SUCCESS;
 }
@@ -170,9 +173,9 @@ static CUresult find_device_end(end *e, CUdeviceptr address, size_t bytes,
                                 const vgpu_device *expected)
 {
     char why[256];
-    if (!vgpu_extent_find(address, bytes, &e->place, why, sizeof why))
+    if (!vgpu_extent_find(address, bytes, &e->extent, why, sizeof why))
         return vgpu_refuse(CUDA_ERROR_INVALID_VALUE, "copy: %s", why);
-    const int owner = e->place.allocation->device;
+    const int owner = e->extent.allocation->device;
     if (owner < 0 || (expected != NULL && owner != expected->ordinal))
         return vgpu_refuse(CUDA_ERROR_INVALID_VALUE, "copy: 0x%llx is not memory of the device",
                            address);
@@ -186,21 +189,21 @@ static CUresult find_host_end(end *e, void *memory, size_t bytes)
     const uint64_t address = (uint64_t)(uintptr_t)memory;
     if (memory == NULL || vgpu_memory_is_device(address))
         return vgpu_refuse(CUDA_ERROR_INVALID_VALUE, "copy: %p is not host memory", memory);
-    if (!vgpu_extent_find(address, 1, &e->place, why, sizeof why)) {
+    if (!vgpu_extent_find(address, 1, &e->extent, why, sizeof why)) {
         e->pageable = memory;
         vgpu_report("an asynchronous copy uses pageable memory, %p: it is not asynchronous",
                     memory);
         return CUDA_SUCCESS;
     }
-    vgpu_extent_release(&e->place);
-    if (vgpu_extent_find(address, bytes, &e->place, why, sizeof why)) return CUDA_SUCCESS;
+    vgpu_extent_release(&e->extent);
+    if (vgpu_extent_find(address, bytes, &e->extent, why, sizeof why)) return CUDA_SUCCESS;
     return vgpu_refuse(CUDA_ERROR_INVALID_VALUE, "copy: %s", why);
 }
 
 /* A direct copy takes its number on the link and what is wrong with the link then. */
 static void find_link(copy_operation *c)
 {
-    const vgpu_allocation *to = c->to.place.allocation, *from = c->from.place.allocation;
+    const vgpu_allocation *to = c->to.extent.allocation, *from = c->from.extent.allocation;
     if (to == NULL || from == NULL || to->device < 0 || from->device < 0) return;
     if (to->device == from->device) return;
     if (!vgpu_has_access(to->device, from->device) && !vgpu_has_access(from->device, to->device))
@@ -223,10 +226,10 @@ static CUresult enqueue_copy(vgpu_stream *s, copy_operation *c, const char *what
 {
     find_link(c);
     vgpu_stream_place(s, &c->operation, what);
-    if (c->from.place.allocation != NULL)
-        vgpu_operation_touch(&c->operation, &c->from.place, false);
-    if (c->to.place.allocation != NULL)
-        vgpu_operation_touch(&c->operation, &c->to.place, true);
+    if (c->from.extent.allocation != NULL)
+        vgpu_operation_touch(&c->operation, &c->from.extent, false);
+    if (c->to.extent.allocation != NULL)
+        vgpu_operation_touch(&c->operation, &c->to.extent, true);
     vgpu_operation_known(&c->operation);
     vgpu_stream_enqueue(&c->operation);
     return CUDA_SUCCESS;
@@ -294,7 +297,7 @@ static CUresult copy_across(CUdeviceptr to, const vgpu_device *to_owner, CUdevic
     result = find_device_end(&c->to, to, bytes, to_owner);
     if (result == CUDA_SUCCESS) result = find_device_end(&c->from, from, bytes, from_owner);
     if (result != CUDA_SUCCESS) return leave(result, c);
-    const bool within = c->to.place.allocation->device == c->from.place.allocation->device;
+    const bool within = c->to.extent.allocation->device == c->from.extent.allocation->device;
     return vgpu_leave(enqueue_copy(s, c, within ? "copy within a device" : "copy to a peer"));
 }
 

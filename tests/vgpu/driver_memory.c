@@ -239,7 +239,7 @@ static vgpu_allocation *search(uint64_t address, char *why, size_t why_bytes)
     return NULL;
 }
 
-bool vgpu_extent_find(uint64_t address, size_t bytes, vgpu_extent *place, char *why,
+bool vgpu_extent_find(uint64_t address, size_t bytes, vgpu_extent *extent, char *why,
                      size_t why_bytes)
 {
     pthread_mutex_lock(&memory_lock);
@@ -251,7 +251,7 @@ bool vgpu_extent_find(uint64_t address, size_t bytes, vgpu_extent *place, char *
     }
     if (a != NULL) {
         a->references++;
-        *place = (vgpu_extent){ .allocation = a,
+        *extent = (vgpu_extent){ .allocation = a,
                                .offset = (size_t)(address - a->address),
                                .bytes = bytes };
     }
@@ -259,7 +259,7 @@ bool vgpu_extent_find(uint64_t address, size_t bytes, vgpu_extent *place, char *
     return a != NULL;
 }
 
-bool vgpu_extent_of_access(int device, uint64_t address, vgpu_extent *place, char *why,
+bool vgpu_extent_of_access(int device, uint64_t address, vgpu_extent *extent, char *why,
                           size_t why_bytes)
 {
     pthread_mutex_lock(&memory_lock);
@@ -271,25 +271,25 @@ bool vgpu_extent_of_access(int device, uint64_t address, vgpu_extent *place, cha
     }
     if (a != NULL) {
         a->references++;
-        *place = (vgpu_extent){ .allocation = a, .offset = 0, .bytes = a->bytes };
+        *extent = (vgpu_extent){ .allocation = a, .offset = 0, .bytes = a->bytes };
     }
     pthread_mutex_unlock(&memory_lock);
     return a != NULL;
 }
 
-void vgpu_extent_release(vgpu_extent *place)
+void vgpu_extent_release(vgpu_extent *extent)
 {
-    if (place->allocation == NULL) return;
+    if (extent->allocation == NULL) return;
     pthread_mutex_lock(&memory_lock);
-    release_reference(place->allocation);
+    release_reference(extent->allocation);
     pthread_mutex_unlock(&memory_lock);
-    place->allocation = NULL;
+    extent->allocation = NULL;
 }
 
-bool vgpu_extent_is_live(const vgpu_extent *place)
+bool vgpu_extent_is_live(const vgpu_extent *extent)
 {
     pthread_mutex_lock(&memory_lock);
-    const bool live = !place->allocation->freed;
+    const bool live = !extent->allocation->freed;
     pthread_mutex_unlock(&memory_lock);
     return live;
 }

@@ -51,7 +51,8 @@ typedef void vgpu_order_report(void *context, const char *text);
 vgpu_order *vgpu_order_create(vgpu_order_report *report, void *context);
 void vgpu_order_destroy(vgpu_order *order);
 
-/* A stream index begins a new life, on `device`: its numbers go on where they were. */
+/* A stream index begins a new life, on `device`: its numbers go on where they were, and what it did
+ * in an earlier life counts as earlier work of the same stream. */
 void vgpu_order_open(vgpu_order *order, int stream, int device);
 
 /* Host thread is about to enqueue on `stream`: the next sequence number. */
