@@ -546,7 +546,8 @@ def moves():
         st.global.u32 [%d8+8], %r8;
         st.global.u32 [%d8+12], WARP_SZ;""",
          [w for lo, hi in zip(given[::2], given[1::2]) for w in
-          (lo, hi << 16 & WORD | hi >> 16, lo << 16 & WORD | lo >> 16, 32)], given, block=(16, 1, 1))
+          (lo, hi << 16 & WORD | hi >> 16, lo << 16 & WORD | lo >> 16, 32)], given,
+         block=(16, 1, 1))
     case("mov.types", """
         mov.pred %p1, 1;
         mov.pred %p2, %p1;
