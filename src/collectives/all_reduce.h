@@ -103,9 +103,6 @@ LS_MUST_USE ls_status ls_broadcast(ls_comm *comm, int rank, float *x, size_t cou
  * Happens-before: what any rank put into its pieces, for every rank's result, after it. */
 LS_MUST_USE ls_status ls_comm_verify(ls_comm *comm, int rank);
 
-/* Seconds this rank's thread has spent waiting inside collectives since the last call. */
-double ls_comm_wait_seconds(ls_comm *comm, int rank);
-
 /* Before tear-down after an abort: poll this rank's streams for at most `seconds`; true if they
  * are idle, so that memory may be freed. */
 bool ls_comm_drain(ls_comm *comm, int rank, double seconds);

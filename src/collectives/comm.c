@@ -100,7 +100,6 @@ static ls_status poll_idle(ls_comm *comm, int rank, bool *idle)
 
 ls_status ls_comm_settle(ls_comm *comm, int rank)
 {
-    const double begin = ls_clock();
     ls_wait wait = ls_wait_begin(comm->group);
     bool idle = false;
     ls_status status = poll_idle(comm, rank, &idle);
@@ -109,7 +108,6 @@ ls_status ls_comm_settle(ls_comm *comm, int rank)
         if (status == LS_OK) status = poll_idle(comm, rank, &idle);
         else if (status == LS_ERR_TIMEOUT) status = fail_overdue(comm, rank);
     }
-    comm->rank[rank].channel.wait_seconds += ls_clock() - begin;
     return status;
 }
 
@@ -179,13 +177,6 @@ ls_status ls_comm_verify(ls_comm *comm, int rank)
      * all-reduce, whose own meeting every rank reaches after it has left this function. */
     LS_TRY(ls_rendezvous_meet(&comm->rendezvous, &me->channel, &call));
     return compare_results(comm, rank);
-}
-
-double ls_comm_wait_seconds(ls_comm *comm, int rank)
-{
-    const double seconds = comm->rank[rank].channel.wait_seconds;
-    comm->rank[rank].channel.wait_seconds = 0;
-    return seconds;
 }
 
 bool ls_comm_drain(ls_comm *comm, int rank, double seconds)

@@ -35,13 +35,12 @@ enum { LS_TRANSFER_TEXT_BYTES = 64 };
 /* "bucket 3, ring step 2", "gather, ring step 0". Returns `text`. */
 const char *ls_transfer_text(const ls_transfer *transfer, char text[LS_TRANSFER_TEXT_BYTES]);
 
-/* A rank's end of all its links: its two streams and its waiting. */
+/* A rank's end of all its links: its two streams. */
 typedef struct {
-    ls_group *group;     /* borrowed; NULL in a test without one */
+    ls_group *group; /* borrowed; NULL in a test without one */
     int rank;
-    ls_stream out;       /* copies to others */
-    ls_stream in;        /* copies from others, additions */
-    double wait_seconds; /* spent by the rank's thread in the waits below */
+    ls_stream out;   /* copies to others */
+    ls_stream in;    /* copies from others, additions */
 } ls_channel;
 
 typedef struct {

@@ -53,7 +53,6 @@ typedef struct {
     atomic_ullong *filled;  /* owned, [depth]: turn + 1 of the batch that the slot holds */
     uint64_t taken;         /* the rank's own: turns that next returned */
     uint64_t released;      /* lock: turns that the rank is done with */
-    double wait_seconds;    /* the rank's own */
 } rank_queue;
 
 typedef struct {
@@ -354,14 +353,12 @@ ls_status ls_pipeline_next(ls_pipeline *p, int rank, ls_batch *out)
     }
     atomic_ullong *filled = &queue->filled[turn % (uint64_t)p->config.depth];
     if (atomic_load_explicit(filled, memory_order_acquire) != turn + 1) {
-        const double begin = ls_clock();
         ls_status status = LS_OK;
         ls_wait wait = ls_wait_begin(p->config.group);
         while (status == LS_OK &&
                atomic_load_explicit(filled, memory_order_acquire) != turn + 1) {
             status = ls_wait_poll(&wait);
         }
-        queue->wait_seconds += ls_clock() - begin;
         if (status == LS_ERR_TIMEOUT) {
             return ls_fail(status, "rank %d: the input batch of epoch %u, step %zu did not come",
                            rank, turn_epoch(p, turn) + 1, turn_step(p, turn) + 1);
@@ -391,11 +388,4 @@ void ls_pipeline_release(ls_pipeline *p, int rank)
     p->queue[rank].released++;
     pthread_cond_broadcast(&p->changed);
     pthread_mutex_unlock(&p->lock);
-}
-
-double ls_pipeline_wait_seconds(ls_pipeline *p, int rank)
-{
-    const double seconds = p->queue[rank].wait_seconds;
-    p->queue[rank].wait_seconds = 0;
-    return seconds;
 }

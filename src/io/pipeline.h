@@ -58,7 +58,4 @@ void ls_pipeline_destroy(ls_pipeline *pipeline); /* accepts NULL; joins the read
 LS_MUST_USE ls_status ls_pipeline_next(ls_pipeline *pipeline, int rank, ls_batch *out);
 void ls_pipeline_release(ls_pipeline *pipeline, int rank);
 
-/* Seconds that `rank` waited in ls_pipeline_next since the last call. */
-double ls_pipeline_wait_seconds(ls_pipeline *pipeline, int rank);
-
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* apply.c -- a checkpoint put to use: evaluate, predict, and look into it.
+/* apply.c -- a checkpoint put to use: evaluated, and what it predicts.
  *
  * The same replicas as in training, without gradients and slots: any number of them, every sample
  * exactly once, in order.
@@ -24,21 +24,6 @@ ls_status ls_checkpoint_config(const char *checkpoint, ls_config *config)
     ls_status status = ls_checkpoint_open(checkpoint, &file);
     if (status == LS_OK) status = ls_saved_run_init(&saved, file, checkpoint);
     if (status == LS_OK) *config = saved.config;
-    ls_saved_run_free(&saved);
-    ls_checkpoint_close(file);
-    return status;
-}
-
-ls_status ls_checkpoint_model(const char *checkpoint, const ls_dataset_info *data,
-                              ls_model *model)
-{
-    ls_checkpoint *file = NULL;
-    ls_saved_run saved = { .text = { NULL } };
-    ls_status status = ls_checkpoint_open(checkpoint, &file);
-    if (status == LS_OK) status = ls_saved_run_init(&saved, file, checkpoint);
-    if (status == LS_OK)
-        status = ls_model_init(model, saved.text[LS_SAVED_MODEL_NAME], saved.text[LS_SAVED_MODEL],
-                               data);
     ls_saved_run_free(&saved);
     ls_checkpoint_close(file);
     return status;

@@ -2,7 +2,7 @@
 /* model.h -- a model file becomes layers with shapes, and parameters with places in an arena.
  *
  * The text (docs/formats.md): one layer a line, `[name =] op [arguments] [key=value ...]
- * [from name ...]`, # comments. Errors name file, line and column, what was found and what was
+ * [from name]`, # comments. Errors name file, line and column, what was found and what was
  * expected; an unknown op or key is answered with the nearest known one.
  *
  * model_parse.c reads the text, model_init.c infers shapes and places parameters, model_describe.c
@@ -55,7 +55,7 @@ typedef struct {
     ls_conv_shape conv;       /* conv; samples 0 */
     ls_pool_shape pool;       /* max pool; samples 0 */
     double rate;              /* dropout */
-    int kernel, bias;         /* parameters of the layer: index into tensor[], or -1 */
+    int kernel, bias;         /* parameters of the layer: index into parameter[], or -1 */
 } ls_layer;
 
 typedef struct {

@@ -3,8 +3,8 @@
  *
  * What runs on that memory (forward, loss, backward) is in layers.c.
  *
- * One function, layout, walks through every array in order. With a base of NULL it only counts
- * (ls_replica_bytes); with the allocated block it hands out places. So the two cannot disagree.
+ * One function, layout, walks through every array in order. With a base of NULL it only counts;
+ * with the allocated memory it hands out places. So the two cannot disagree.
  */
 #include "train/replica.h"
 
@@ -29,9 +29,11 @@ static void *carve(carver *c, size_t bytes)
 
 static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
 
-/* Shard sizes of a batch of b samples are floor or ceil of b / V, so no shard of a shorter batch
+/* Rows of the largest pass that a batch of `samples` or fewer can give this rank.
+ * Shard sizes of a batch of b samples are floor or ceil of b / V, so no shard of a shorter batch
  * has more than ceil(B / V); a pass has at most that many times the owned shards that it visits. */
-size_t ls_pass_rows_max(int shard_count, int world_size, int rank, int accumulate, size_t samples)
+static size_t pass_rows_max(int shard_count, int world_size, int rank, int accumulate,
+                            size_t samples)
 {
     const int begin = ls_rank_shard_begin(rank, shard_count, world_size);
     const int end = ls_rank_shard_begin(rank + 1, shard_count, world_size);
@@ -47,19 +49,19 @@ size_t ls_pass_rows_max(int shard_count, int world_size, int rank, int accumulat
 
 static size_t pass_capacity(const ls_replica_config *config, int rank)
 {
-    const size_t rows = ls_pass_rows_max(config->shard_count, config->world_size, rank,
-                                         config->accumulate, config->global_batch);
+    const size_t rows = pass_rows_max(config->shard_count, config->world_size, rank,
+                                      config->accumulate, config->global_batch);
     return max_size(rows, config->capacity_min);
 }
 
 static size_t batch_capacity(const ls_replica_config *config, int rank)
 {
-    const size_t rows = ls_pass_rows_max(config->shard_count, config->world_size, rank, 1,
-                                         config->global_batch);
+    const size_t rows = pass_rows_max(config->shard_count, config->world_size, rank, 1,
+                                      config->global_batch);
     return max_size(rows, pass_capacity(config, rank));
 }
 
-/* Places of the results in one block, on either side of the read-back copy. */
+/* Places of the results one after another, on either side of the read-back copy. */
 static size_t layout_results(ls_results *results, const ls_replica_config *config, char *base)
 {
     carver c = { .base = base };
@@ -149,13 +151,6 @@ static int plan_piece_count(const ls_replica_config *config, int rank, ls_fold_p
     ls_fold_plan_init(plan, config->shard_count, config->world_size, rank, config->accumulate,
                       config->global_batch);
     return plan->piece_count;
-}
-
-size_t ls_replica_bytes(const ls_replica_config *config, int rank)
-{
-    ls_replica measured = { 0 };
-    const int pieces = plan_piece_count(config, rank, &measured.plan);
-    return layout(&measured, config, rank, NULL, pieces);
 }
 
 static void fill_table(ls_arena_tensor *table, const ls_replica_config *config)

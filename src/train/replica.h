@@ -4,7 +4,7 @@
  * A replica knows its rank only to know its shards. It computes SUMS over samples and never
  * divides (docs/semantics.md); what crosses ranks is the trainer's business.
  *
- * Memory is two blocks, allocated once and carved: device memory (weights, gradient pieces, slots,
+ * Memory is allocated once and carved: device memory (weights, gradient pieces, slots,
  * activations, the pass's samples) and pinned host memory (what is read back).
  *
  *   weights | slots | gradient pieces 0 .. P-1 | activation of each layer | two gradients of
@@ -52,7 +52,7 @@ typedef struct {
     uint32_t epoch;
 } ls_pass_input;
 
-/* Results that ops leave on the device for the host: one block, read back by one copy. */
+/* Results that ops leave on the device for the host, side by side: read back by one copy. */
 typedef struct {
     double *gradient_square;   /* [parameters] */
     double *update_square;     /* [parameters] */
@@ -96,9 +96,6 @@ typedef struct {
     ls_arena_tensor *table_host;     /* owned host array [parameters] */
     ls_arena_table tensors;
 } ls_replica;
-
-/* Bytes of device memory that ls_replica_init will allocate. Pure. */
-size_t ls_replica_bytes(const ls_replica_config *config, int rank);
 
 /* `replica` is all zero before. Errors: MEMORY, DEVICE; ls_replica_free releases what was made. */
 LS_MUST_USE ls_status ls_replica_init(ls_replica *replica, const ls_replica_config *config,
@@ -145,9 +142,5 @@ LS_MUST_USE ls_status ls_replica_find_nonfinite(ls_replica *replica, size_t samp
 /* results -> results_host, and wait for it. Blocks. */
 LS_MUST_USE ls_status ls_replica_read_results(ls_replica *replica, ls_group *group,
                                               const char *what);
-
-/* Rows of the largest pass that a batch of `samples` or fewer can give this rank. Pure. */
-size_t ls_pass_rows_max(int shard_count, int world_size, int rank, int accumulate,
-                        size_t samples);
 
 #endif

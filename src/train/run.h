@@ -25,11 +25,13 @@ typedef struct ls_run ls_run;
 
 /* The numbers of one step, equal on every rank. */
 typedef struct {
-    ls_shard_sum totals;
-    double denominator, data_loss, regularizer, loss, lr;
-    double grad_norm, update_norm;
-    uint64_t digest;
-    bool skipped;
+    ls_shard_sum totals;          /* of the global batch */
+    double denominator;           /* D of docs/semantics.md */
+    double data_loss, regularizer, loss; /* loss is the sum of the two */
+    double lr;                    /* of this step */
+    double grad_norm, update_norm; /* L2, over all parameters */
+    uint64_t digest;              /* of the weights after the update */
+    bool skipped;                 /* D is 0: there is no update */
 } ls_step_numbers;
 
 typedef struct {

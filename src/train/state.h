@@ -4,8 +4,7 @@
  *   weights/<layer>/<name>           every parameter, in its own shape
  *   optimizer/<slot>/<layer>/<name>  momentum; m, v
  *   __metadata__                     step, epoch, step_of_epoch, epoch_sums, best, last, config,
- *   model,
- *                                    model_name, data, data_identity, class, world, format
+ *                                    model, model_name, data, data_identity, class, world, format
  *
  * Nothing in it depends on how many replicas wrote it; `world` only tells who did.
  *
@@ -48,15 +47,15 @@ LS_MUST_USE ls_status ls_run_state_save(const char *path, const ls_run_state *st
 LS_MUST_USE ls_status ls_run_state_sha256(const ls_run_state *state, char weights[65],
                                           char optimizer[65]);
 
+enum { LS_SAVED_MODEL, LS_SAVED_MODEL_NAME, LS_SAVED_DATA, LS_SAVED_IDENTITY, LS_SAVED_CLASS,
+       LS_SAVED_WORLD, LS_SAVED_COUNT };
+
 /* The text part of a checkpoint. */
 typedef struct {
     ls_config config;
-    char *text[8];             /* owned; see LS_SAVED_* */
+    char *text[LS_SAVED_COUNT]; /* owned */
     ls_progress progress;
 } ls_saved_run;
-
-enum { LS_SAVED_MODEL, LS_SAVED_MODEL_NAME, LS_SAVED_DATA, LS_SAVED_IDENTITY, LS_SAVED_CLASS,
-       LS_SAVED_WORLD, LS_SAVED_COUNT };
 
 /* Errors: FORMAT; a file of weights alone is refused, and says that --init can use it. */
 LS_MUST_USE ls_status ls_saved_run_init(ls_saved_run *saved, const ls_checkpoint *checkpoint,

@@ -144,12 +144,12 @@ static ls_status explain_nonfinite_loss(ls_rank *k)
     if (layer >= 0) {
         const ls_layer *found = &k->run->model.layer[layer];
         return ls_fail(LS_ERR_NONFINITE, "the loss is %g: the output of layer %s is the first that "
-                       "is not finite, sample %" PRIu64 " of this rank", k->numbers.loss, found->name,
-                       element / ls_shape_floats(found->out));
+                       "is not finite, sample %" PRIu64 " of this rank", k->numbers.loss,
+                       found->name, element / ls_shape_floats(found->out));
     }
     LS_TRY(ls_barrier_wait(k->run->group, k->rank, "the search for a value that is not finite"));
-    return ls_fail(LS_ERR_NONFINITE, "the loss is %g, while weights and layer outputs are finite: the "
-                   "loss itself overflowed; a smaller learning rate or scaled inputs may help",
+    return ls_fail(LS_ERR_NONFINITE, "the loss is %g, while weights and layer outputs are finite: "
+                   "the loss itself overflowed; a smaller learning rate or scaled inputs may help",
                    k->numbers.loss);
 }
 
@@ -159,8 +159,8 @@ static ls_status check_gradients(ls_rank *k)
     for (int p = 0; p < model->parameter_count; p++)
         if (k->replica.results_host.nonfinite[p] != LS_ALL_FINITE)
             return ls_fail(LS_ERR_NONFINITE, "the gradient of %s is not finite, element %" PRIu64
-                           "; the loss was %g", model->parameter[p].name, k->replica.results_host.nonfinite[p],
-                           k->numbers.loss);
+                           "; the loss was %g", model->parameter[p].name,
+                           k->replica.results_host.nonfinite[p], k->numbers.loss);
     return LS_OK;
 }
 
@@ -248,11 +248,12 @@ static ls_status name_difference(const ls_run *run, int bad, int good)
         const float *y = run->diverged[good] + parameter->begin;
         for (size_t i = 0; i < parameter->count; i++)
             if (memcmp(&x[i], &y[i], sizeof *x) != 0)
-                return ls_fail(LS_ERR_DIVERGED, "replicas diverged: weights/%s, element %zu: rank %d has "
-                               "%.9g, rank %d has %.9g", parameter->name, i, bad, (double)x[i], good, (double)y[i]);
+                return ls_fail(LS_ERR_DIVERGED, "replicas diverged: weights/%s, element %zu: rank "
+                               "%d has %.9g, rank %d has %.9g", parameter->name, i, bad,
+                               (double)x[i], good, (double)y[i]);
     }
-    return ls_fail(LS_ERR_DIVERGED, "ranks %d and %d report different digests of equal weights: the "
-                   "memory or the digest itself changed meanwhile", bad, good);
+    return ls_fail(LS_ERR_DIVERGED, "ranks %d and %d report different digests of equal weights: "
+                   "the memory or the digest itself changed meanwhile", bad, good);
 }
 
 /* All ranks show their weights; rank 0 names the difference. Does not return LS_OK. */

@@ -98,17 +98,15 @@ typedef struct {
 
 /* Evaluate a checkpoint on the test part of `data` (the training part if there is no test part,
  * or if `train_part`), on `devices`, `threads` each (0: auto). The same bits for any N, batch
- * and thread count. `stuck`: as the observer's. `rows`, if not NULL, receives per sample `columns` numbers (probabilities,
- * or predictions), owned by the caller: what predict prints. */
+ * and thread count. `stuck`: as the observer's. `rows`, if not NULL, receives per sample `columns`
+ * numbers (probabilities, or predictions), owned by the caller: what predict prints. */
 LS_MUST_USE ls_status ls_evaluate(const char *checkpoint, const char *data, const char *devices,
                                   int threads, double timeout_s, bool train_part,
                                   ls_stuck_fn *stuck, ls_evaluation *result, float **rows,
                                   size_t *columns);
 
-/* The configuration and model text stored in a checkpoint. Errors: FORMAT. */
+/* The configuration stored in a checkpoint. Errors: FORMAT. */
 LS_MUST_USE ls_status ls_checkpoint_config(const char *checkpoint, ls_config *config);
-LS_MUST_USE ls_status ls_checkpoint_model(const char *checkpoint, const ls_dataset_info *data,
-                                          ls_model *model);
 
 /* The checkpoint that --resume FILE|DIR|auto names ("" if auto and there is none yet). */
 LS_MUST_USE ls_status ls_resume_find(const ls_config *config, char *path, size_t bytes);
