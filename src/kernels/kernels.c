@@ -17,16 +17,9 @@
 #include "kernels/cuda/table.h"
 #include "kernels/host/host.h"
 
-static ls_status bind_cuda(ls_device *device)
-{
-    device->kernels = ls_kernels_cuda_table();
-    if (device->kernels != NULL) return LS_OK;
-    return ls_fail(LS_ERR_DEVICE, "%s: this binary has no kernels for GPUs", device->name);
-}
-
 ls_status ls_kernels_bind(ls_device *device)
 {
-    if (device->kind == LS_DEVICE_CUDA) return bind_cuda(device);
+    if (device->kind == LS_DEVICE_CUDA) return ls_kernels_cuda_table(device, &device->kernels);
     const char *isa = getenv("LOCKSTEP_ISA");
     if (isa != NULL && strcmp(isa, "reference") == 0) {
         device->kernels = &ls_kernels_reference;

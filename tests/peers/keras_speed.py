@@ -5,12 +5,12 @@
     python3 -m venv venv && venv/bin/pip install tensorflow-cpu
     venv/bin/python tests/peers/keras_speed.py build/host/lockstep FOLDER [--rounds 5]
 
-FOLDER holds CIFAR-10 in the binary release's layout. Four runs take turns, so that all of them see the same
-moods of a shared machine: lockstep on host:1 with two threads and on host:2 with one, Keras `fit`,
-and Keras under MirroredStrategy over two logical CPUs. Each trains one epoch of warm-up and one
-that counts (fp32, Adam, the same global batch); a line is printed per run and, at the end, the
-medians and their ratios. Images per second are those of the training steps: evaluation and start-up
-do not count on either side.
+FOLDER holds CIFAR-10 in the binary release's layout. Four runs take turns, so that all of them
+see the same moods of a shared machine: lockstep on host:1 with two threads and on host:2 with one,
+Keras `fit`, and Keras under MirroredStrategy over two logical CPUs. Each trains one epoch of
+warm-up and one that counts (fp32, Adam, the same global batch); medians and their ratios are
+printed. Images per second are those of the training steps: evaluation and start-up do not count
+on either side.
 """
 import argparse
 import csv

@@ -2,7 +2,8 @@
 /* convolution.h -- a convolution with its arrays, its three ops on one machine, and on all of them.
  *
  * Arrays are of their exact length, so that the address sanitizer sees any step outside, and
- * outputs begin as NaN, which an op must overwrite. Only the main thread may call these: they assert.
+ * outputs begin as NaN, which an op must overwrite. Only the main thread may call these: they
+ * assert.
  */
 #ifndef TEST_SUPPORT_CONVOLUTION_H
 #define TEST_SUPPORT_CONVOLUTION_H

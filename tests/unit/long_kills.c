@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* long_kills.c -- a run that is killed thirty times, at moments nobody chose, ends in the bits of the
- * run that was left alone.
+/* long_kills.c -- a run that is killed thirty times, at moments nobody chose, ends in the bits of
+ * the run that was left alone.
  *
  * The program under test is $LOCKSTEP. It is started with --resume auto, as a unit file would after
  * a power cut, and gets SIGKILL after a while; again and again, on another number of replicas each

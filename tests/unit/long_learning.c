@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* long_learning.c -- networks learn real data as well as their recipes do elsewhere.
  *
- * The data are not ours to ship: the tests run where LOCKSTEP_TEST_DATA names a folder that has them
- * (docs/testing.md), on two replicas. Bounds are those of the same recipe in Keras and
+ * The data are not ours to ship: the tests run where LOCKSTEP_TEST_DATA names a folder that has
+ * them (docs/testing.md), on two replicas. Bounds are those of the same recipe in Keras and
  * scikit-learn, less what a seed can cost. digits-cnn, whose data are built in, always runs.
  */
 #include "support/test.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* test_golden.c -- twenty losses of another implementation, from the same first weights.
  *
- * The numbers are Keras' (tests/golden/make_golden.py made them): an MLP on digits and cifar10-cnn on
- * synthetic pictures, with SGD, momentum and Adam, without and with L2. Both sides make weights and
- * pictures from the same Philox words. Relative agreement: 1e-4, after twenty updates.
+ * The numbers are Keras' (tests/golden/make_golden.py made them): an MLP on digits and cifar10-cnn
+ * on synthetic pictures, with SGD, momentum and Adam, without and with L2. Both sides make weights
+ * and pictures from the same Philox words. Relative agreement: 1e-4, after twenty updates.
  */
 #include "support/test.h"
 

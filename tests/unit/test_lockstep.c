@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* test_lockstep.c -- the promise: the same bits, however the work is shared out.
  *
- * A run's bits are the SHA-256 of its weights, of its optimizer's slots, and the loss of every step.
- * Each test trains once on one replica and then again with one thing changed that may not matter:
- * replicas, threads, instruction set, algorithm, bucket, passes, input threads, an interruption.
- * The long sweeps (cifar10-cnn over 60 steps, digits-cnn over 3 epochs, everything against
- * everything) are long_lockstep.c's.
+ * A run's bits are the SHA-256 of its weights, of its optimizer's slots, and the loss of every
+ * step. Each test trains once on one replica and then again with one thing changed that may not
+ * matter: replicas, threads, instruction set, algorithm, bucket, passes, input threads, an
+ * interruption. The long sweeps (cifar10-cnn over 60 steps, digits-cnn over 3 epochs, everything
+ * against everything) are long_lockstep.c's.
  */
 #include "support/test.h"
 

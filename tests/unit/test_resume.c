@@ -25,7 +25,8 @@ static training *tiny_create(void)
     return t;
 }
 
-/* Continue t's latest checkpoint on `devices`, stopping after `stop` further steps (0: to the end). */
+/* Continue t's latest checkpoint on `devices`, stopping after `stop` further steps (0: to the
+ * end). */
 static void resume(training *t, const char *devices, int stop)
 {
     char checkpoint[1200];

@@ -173,7 +173,7 @@ static void test_a_step_can_be_explained(void **state)
     training_destroy(t);
 }
 
-/* -- uneven data -------------------------------------------------------------------------------- */
+/* -- uneven data ------------------------------------------------------------------------------- */
 
 static const char tiny_model[] = "input 4\ndense 8 relu\ndense 3\nloss softmax-crossentropy\n";
 
