@@ -11,11 +11,13 @@
  * would have done, and what it wrote arrives, spoilt as the link from it does, when it has ended.
  * Atomics and strong stores do not arrive at all: no protocol by flags crosses a broken link.
  */
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS, MAP_NORESERVE */
 #include "driver.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* An allocation that a launch has touched. */
 typedef struct {
@@ -122,6 +124,21 @@ static void deliver(const used_memory *u)
     }
 }
 
+/* Trail and page marks in one mapping: only the pages that the kernel touches come into being, so
+ * that a small launch in a large allocation is cheap. */
+static size_t trail_mapping_bytes(const used_memory *u)
+{
+    return u->extent.bytes + (u->extent.bytes >> VGPU_TRAIL_SHIFT) + 1;
+}
+
+static void open_trail(used_memory *u)
+{
+    void *mapping = mmap(NULL, trail_mapping_bytes(u), PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    u->trail = need(mapping == MAP_FAILED ? NULL : mapping);
+    u->trail_pages = u->trail + u->extent.bytes;
+}
+
 /* What the launch knows of an allocation, from now on. l->lock. Takes over `extent`. */
 static used_memory *use(launch_operation *l, vgpu_extent *extent)
 {
@@ -137,10 +154,7 @@ static used_memory *use(launch_operation *l, vgpu_extent *extent)
     used_memory *u = &l->used[l->used_count++];
     *u = (used_memory){ .extent = *extent };
     cross_link(l, u);
-    if (l->operation.action != NULL || u->private != NULL) {
-        u->trail = need(calloc(extent->bytes, 1));
-        u->trail_pages = need(calloc((extent->bytes >> VGPU_TRAIL_SHIFT) + 1, 1));
-    }
+    if (l->operation.action != NULL || u->private != NULL) open_trail(u);
     return u;
 }
 
@@ -263,10 +277,10 @@ static void destroy_launch(vgpu_operation *op)
 {
     launch_operation *l = (launch_operation *)op;
     for (size_t i = 0; i < l->used_count; i++) {
-        vgpu_extent_release(&l->used[i].extent);
-        free(l->used[i].trail);
-        free(l->used[i].trail_pages);
-        free(l->used[i].private);
+        used_memory *u = &l->used[i];
+        if (u->trail != NULL) munmap(u->trail, trail_mapping_bytes(u));
+        free(u->private);
+        vgpu_extent_release(&u->extent);
     }
     pthread_mutex_destroy(&l->lock);
     vgpu_module_let_go(l->module);
