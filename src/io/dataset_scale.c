@@ -10,9 +10,7 @@
  * test part is scaled as the training part was; a std of 0 counts as 1. A byte has 256 values, so
  * the formula is tabulated per channel and reading is a look-up.
  *
- * Statistics are flat sums: blocks of 4096 numbers; in a block lane l of 64 adds numbers l, l + 64,
- * ... from +0; then lanes are halved (p[l] += p[l + 32], + 16, ... + 1) and blocks are added by
- * the canonical tree (numerics.h).
+ * Statistics are flat sums (numerics.h) over the numbers in the order sample, row, column, channel.
  */
 #include <math.h>
 #include <stdio.h>
@@ -21,49 +19,6 @@
 
 #include "io/dataset_internal.h"
 #include "numerics.h"
-
-/* -- flat sum -------------------------------------------------------------------------------- */
-
-enum { FLAT_LANES = 64, FLAT_BLOCK = 4096, FLAT_STACK = 64 };
-
-typedef struct {
-    double lane[FLAT_LANES];  /* of the open block */
-    size_t in_block;          /* numbers in it */
-    double stack[FLAT_STACK]; /* sums of tree nodes over closed blocks, largest first */
-    int depth;
-    size_t blocks;            /* closed */
-} flat_sum;
-
-static void flat_close_block(flat_sum *sum)
-{
-    for (size_t half = FLAT_LANES / 2; half > 0; half /= 2) {
-        for (size_t l = 0; l < half; l++) sum->lane[l] += sum->lane[l + half];
-    }
-    sum->stack[sum->depth++] = sum->lane[0];
-    for (size_t i = sum->blocks; i & 1; i >>= 1) {
-        sum->depth--;
-        sum->stack[sum->depth - 1] += sum->stack[sum->depth];
-    }
-    sum->blocks++;
-    sum->in_block = 0;
-    memset(sum->lane, 0, sizeof sum->lane);
-}
-
-static inline void flat_add(flat_sum *sum, double value)
-{
-    sum->lane[sum->in_block % FLAT_LANES] += value;
-    if (++sum->in_block == FLAT_BLOCK) flat_close_block(sum);
-}
-
-static double flat_total(flat_sum *sum)
-{
-    if (sum->in_block > 0) flat_close_block(sum);
-    while (sum->depth > 1) {
-        sum->depth--;
-        sum->stack[sum->depth - 1] += sum->stack[sum->depth];
-    }
-    return sum->depth == 1 ? sum->stack[0] + 0.0 : 0.0;
-}
 
 /* -- stored numbers -------------------------------------------------------------------------- */
 
@@ -118,7 +73,8 @@ static double range_sum(const ls_dataset *dataset, ls_part part, size_t begin, s
 {
     const ls_dataset_info *info = &dataset->info;
     const size_t pixels = info->height * info->width;
-    flat_sum sum = { .depth = 0 };
+    ls_flat_f64 sum;
+    ls_flat_init_f64(&sum);
     out->low = INFINITY;
     out->high = -INFINITY;
     for (size_t n = 0; n < info->count[part]; n++) {
@@ -128,11 +84,11 @@ static double range_sum(const ls_dataset *dataset, ls_part part, size_t begin, s
                 const double v = stored_at(dataset->store, x, p, pixels, c, info->channels) / unit;
                 if (v < out->low) out->low = v;
                 if (v > out->high) out->high = v;
-                flat_add(&sum, mean ? (v - *mean) * (v - *mean) : v);
+                ls_flat_add_f64(&sum, mean ? (v - *mean) * (v - *mean) : v);
             }
         }
     }
-    return flat_total(&sum);
+    return ls_flat_end_f64(&sum);
 }
 
 void ls_dataset_range(const ls_dataset *dataset, ls_part part, size_t channel,
