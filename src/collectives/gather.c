@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* gather.c -- moving rows and buffers without arithmetic: gather and broadcast.
  *
- * Gather is the all-gather half of the ring alone: the block that stands at place p's rank (the
- * rows of its shards) goes once round, and a rank sends at each ring step the block it received at
+ * Gather is the all-gather half of the ring alone: the parcel that stands at place p's rank (the
+ * rows of its shards) goes once round, and a rank sends at each ring step the parcel it received at
  * the one before. It starts at ring step N-1 of ring.c's table.
  *
  * Broadcast is a chain along the ring, place 0 -> 1 -> ... -> N-1, slice by slice, so that rank 2
  * receives the first slice while rank 1 receives the second.
  *
- * Both move blocks. A block carries its digest, computed by each sender on what it sends and by
+ * Both move parcels. A parcel carries its digest, computed by each sender on what it sends and by
  * each receiver on what it got, so a change names the link on which it happened, whether or not it
  * was passed on.
  *
@@ -19,24 +19,24 @@
  */
 #include "collectives/comm.h"
 
-/* A block on its way over one link. */
+/* A parcel on its way over one link. */
 typedef struct {
     ls_link *link;
     ls_transfer transfer;
     size_t offset; /* bytes, in the sender's and the receiver's buffer alike */
     size_t bytes;  /* a multiple of 4 */
-} block_move;
+} parcel;
 
-/* In a slot the digest follows the block on an 8-byte boundary; alone if the block does not travel
- * in the slot. */
-static size_t digest_offset(const block_move *move)
+/* In a slot the digest follows the parcel on an 8-byte boundary; alone if the parcel does not
+ * travel in the slot. */
+static size_t digest_offset(const parcel *move)
 {
     return ls_link_is_direct(move->link) ? 0 : (move->bytes + 7) / 8 * 8;
 }
 
 /* `there` is the receiver's buffer. */
-static ls_status send_block(ls_comm_rank *me, const block_move *move, const void *buffer,
-                            void *there)
+static ls_status send_parcel(ls_comm_rank *me, const parcel *move, const void *buffer,
+                             void *there)
 {
     ls_channel *channel = &me->channel;
     const unsigned char *from = (const unsigned char *)buffer + move->offset;
@@ -58,7 +58,7 @@ static ls_status send_block(ls_comm_rank *me, const block_move *move, const void
     return ls_link_send_end(move->link, channel);
 }
 
-static ls_status take_block(ls_comm_rank *me, const block_move *move, void *buffer)
+static ls_status take_parcel(ls_comm_rank *me, const parcel *move, void *buffer)
 {
     unsigned char *to = (unsigned char *)buffer + move->offset;
     const size_t place = ls_ledger_reserve(&me->ledger, 2);
@@ -77,11 +77,11 @@ static ls_status take_block(ls_comm_rank *me, const block_move *move, void *buff
     return LS_OK;
 }
 
-static ls_status recv_block(ls_comm *comm, ls_comm_rank *me, const block_move *move, void *buffer)
+static ls_status recv_parcel(ls_comm *comm, ls_comm_rank *me, const parcel *move, void *buffer)
 {
     LS_TRY(ls_comm_ledger_room(comm, me->channel.rank, 2));
     LS_TRY(ls_link_recv_begin(move->link, &me->channel, &move->transfer));
-    if (move->bytes > 0) LS_TRY(take_block(me, move, buffer));
+    if (move->bytes > 0) LS_TRY(take_parcel(me, move, buffer));
     LS_TRY(ls_event_record(&me->made[0], &me->channel.in));
     return ls_link_recv_end(move->link, &me->channel);
 }
@@ -103,13 +103,13 @@ static ls_status open_way(ls_comm *comm, ls_comm_rank *me, int to, void **there)
 
 /* -- gather ----------------------------------------------------------------------------------- */
 
-/* The block of the rank at `place`. */
-static block_move rows_of(const ls_comm *comm, int place, size_t row_bytes)
+/* The parcel of the rank at `place`. */
+static parcel rows_of(const ls_comm *comm, int place, size_t row_bytes)
 {
     const int owner = comm->ring[place], shards = comm->config.shard_count;
     const size_t begin = (size_t)ls_rank_shard_begin(owner, shards, comm->world_size);
     const size_t end = (size_t)ls_rank_shard_begin(owner + 1, shards, comm->world_size);
-    return (block_move){ .offset = begin * row_bytes, .bytes = (end - begin) * row_bytes };
+    return (parcel){ .offset = begin * row_bytes, .bytes = (end - begin) * row_bytes };
 }
 
 static ls_status gather_step(ls_comm *comm, ls_comm_rank *me, int step, void *rows,
@@ -117,14 +117,14 @@ static ls_status gather_step(ls_comm *comm, ls_comm_rank *me, int step, void *ro
 {
     const int rank = me->channel.rank, world_size = comm->world_size;
     const ls_ring_move move = ls_ring_move_at(me->place, world_size - 1 + step, world_size);
-    block_move send = rows_of(comm, move.send_chunk, row_bytes);
-    block_move recv = rows_of(comm, move.recv_chunk, row_bytes);
+    parcel send = rows_of(comm, move.send_chunk, row_bytes);
+    parcel recv = rows_of(comm, move.recv_chunk, row_bytes);
     send.transfer = recv.transfer = (ls_transfer){ "gather", -1, step };
     send.link = ls_comm_link(comm, rank, neighbour(comm, me, 1));
     recv.link = ls_comm_link(comm, neighbour(comm, me, -1), rank);
     if (step > 0) LS_TRY(ls_stream_wait(&me->channel.out, &me->made[0]));
-    LS_TRY(send_block(me, &send, rows, there));
-    return recv_block(comm, me, &recv, rows);
+    LS_TRY(send_parcel(me, &send, rows, there));
+    return recv_parcel(comm, me, &recv, rows);
 }
 
 ls_status ls_gather(ls_comm *comm, int rank, void *rows, size_t row_bytes, ls_event *ready,
@@ -155,17 +155,17 @@ static ls_status broadcast_slice(ls_comm *comm, ls_comm_rank *me, ls_span span, 
                                  void *there)
 {
     const int rank = me->channel.rank;
-    block_move move = { .offset = span.begin * sizeof(float), .bytes = span.count * sizeof(float) };
+    parcel move = { .offset = span.begin * sizeof(float), .bytes = span.count * sizeof(float) };
     if (me->place > 0) {
         move.link = ls_comm_link(comm, neighbour(comm, me, -1), rank);
         move.transfer = (ls_transfer){ "broadcast", -1, me->place - 1 };
-        LS_TRY(recv_block(comm, me, &move, x));
+        LS_TRY(recv_parcel(comm, me, &move, x));
         LS_TRY(ls_stream_wait(&me->channel.out, &me->made[0]));
     }
     if (me->place + 1 == comm->world_size) return LS_OK;
     move.link = ls_comm_link(comm, rank, neighbour(comm, me, 1));
     move.transfer = (ls_transfer){ "broadcast", -1, me->place };
-    return send_block(me, &move, x, there);
+    return send_parcel(me, &move, x, there);
 }
 
 ls_status ls_broadcast(ls_comm *comm, int rank, float *x, size_t count, ls_event *ready,
