@@ -70,6 +70,25 @@ ls_status ls_comm_end(ls_comm *comm, int rank, ls_event *done)
     return ls_event_record(done, &me->channel.in);
 }
 
+ls_status ls_comm_push_own(ls_comm_rank *me, ls_link *link, const ls_pieces *pieces, ls_span span,
+                           bool digests_only)
+{
+    const int count = me->own_count;
+    const size_t stride_bytes = ls_payload_stride(span.count) * sizeof(float);
+    for (int p = 0; p < count; p++) {
+        const float *piece = pieces->piece[p] + span.begin;
+        const ls_digest_args digest = { .count = span.count, .x = piece,
+                                        .out = me->own_digest + p };
+        LS_TRY(ls_digest(&me->channel.out, &digest));
+        if (digests_only) continue;
+        LS_TRY(ls_link_push(link, &me->channel, (size_t)p * stride_bytes, piece,
+                            span.count * sizeof(float)));
+    }
+    return ls_link_push(link, &me->channel,
+                        digests_only ? 0 : ls_payload_digest_offset(span.count, count),
+                        me->own_digest, (size_t)count * sizeof(uint64_t));
+}
+
 /* A stream that stays busy waits for a transfer: say which. */
 static ls_status fail_overdue(ls_comm *comm, int rank)
 {

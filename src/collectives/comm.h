@@ -73,6 +73,11 @@ bool ls_comm_is_owner(const ls_comm *comm, int rank);
 LS_MUST_USE ls_status ls_comm_begin(ls_comm *comm, int rank, const ls_call *call);
 LS_MUST_USE ls_status ls_comm_end(ls_comm *comm, int rank, ls_event *done);
 
+/* Enqueue on `out`, between ls_link_send_begin and _end: this rank's own pieces of `span`, and
+ * behind them their digests; or, if `digests_only`, these alone, at the slot's front. */
+LS_MUST_USE ls_status ls_comm_push_own(ls_comm_rank *me, ls_link *link, const ls_pieces *pieces,
+                                       ls_span span, bool digests_only);
+
 /* Make room for `count` digests in the rank's ledger: compares what it holds if it is full. */
 LS_MUST_USE ls_status ls_comm_ledger_room(ls_comm *comm, int rank, size_t count);
 

@@ -57,35 +57,16 @@ static ls_transfer transfer_of(const direct_call *call, int hop)
 
 /* -- offer ------------------------------------------------------------------------------------ */
 
-/* Enqueue what an offer carries. Where the owner reads the pieces itself only digests travel, as if
- * the pieces were empty. */
-static ls_status push_offer(const direct_call *call, ls_link *link, ls_span span)
-{
-    ls_channel *channel = &call->me->channel;
-    const int count = call->me->own_count;
-    const bool bytes_travel = !ls_link_is_direct(link);
-    const size_t stride_bytes = ls_payload_stride(span.count) * sizeof(float);
-    for (int p = 0; p < count; p++) {
-        const float *piece = call->pieces->piece[p] + span.begin;
-        const ls_digest_args digest = { .count = span.count, .x = piece,
-                                        .out = call->me->own_digest + p };
-        LS_TRY(ls_digest(&channel->out, &digest));
-        if (!bytes_travel) continue;
-        LS_TRY(ls_link_push(link, channel, (size_t)p * stride_bytes, piece,
-                            span.count * sizeof(float)));
-    }
-    return ls_link_push(link, channel,
-                        bytes_travel ? ls_payload_digest_offset(span.count, count) : 0,
-                        call->me->own_digest, (size_t)count * sizeof(uint64_t));
-}
-
 static ls_status offer(const direct_call *call, int owner)
 {
     ls_link *link = ls_comm_link(call->comm, call->rank, owner);
     const ls_transfer transfer = transfer_of(call, 0);
     const ls_span span = slice_of(call, owner);
     LS_TRY(ls_link_send_begin(link, &call->me->channel, &transfer));
-    if (span.count > 0) LS_TRY(push_offer(call, link, span));
+    /* Where the owner reads the pieces itself, only digests travel. */
+    if (span.count > 0) {
+        LS_TRY(ls_comm_push_own(call->me, link, call->pieces, span, ls_link_is_direct(link)));
+    }
     return ls_link_send_end(link, &call->me->channel);
 }
 

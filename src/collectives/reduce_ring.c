@@ -96,24 +96,6 @@ static ls_status merge_pieces(const ring_call *call, const merge_place *at)
 
 /* -- first half ------------------------------------------------------------------------------- */
 
-/* Send this rank's own pieces as they are, behind them their digests. */
-static ls_status push_own(const ring_call *call, ls_span span)
-{
-    ls_channel *channel = &call->me->channel;
-    const int count = call->me->own_count;
-    const size_t stride_bytes = ls_payload_stride(span.count) * sizeof(float);
-    for (int p = 0; p < count; p++) {
-        const float *piece = call->pieces->piece[p] + span.begin;
-        const ls_digest_args digest = { .count = span.count, .x = piece,
-                                        .out = call->me->own_digest + p };
-        LS_TRY(ls_digest(&channel->out, &digest));
-        LS_TRY(ls_link_push(call->to_next, channel, (size_t)p * stride_bytes, piece,
-                            span.count * sizeof(float)));
-    }
-    return ls_link_push(call->to_next, channel, ls_payload_digest_offset(span.count, count),
-                        call->me->own_digest, (size_t)count * sizeof(uint64_t));
-}
-
 static ls_status push_stage(const ring_call *call, const ls_tree_stop *stop, ls_span span,
                             int slice)
 {
@@ -142,7 +124,8 @@ static ls_status send_pieces(const ring_call *call, int step, int chunk, int sli
     if (span.count > 0 && step == 0 && !as_they_are) LS_TRY(stage_own_sum(call, span, slice));
     LS_TRY(ls_link_send_begin(call->to_next, &call->me->channel, &transfer));
     if (span.count > 0) {
-        LS_TRY(as_they_are ? push_own(call, span) : push_stage(call, stop, span, slice));
+        LS_TRY(as_they_are ? ls_comm_push_own(call->me, call->to_next, call->pieces, span, false)
+                           : push_stage(call, stop, span, slice));
     }
     return ls_link_send_end(call->to_next, &call->me->channel);
 }
