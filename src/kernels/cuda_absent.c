@@ -2,4 +2,8 @@
 /* cuda_absent.c -- the table of ops of a build without CUDA: none. */
 #include "kernels/cuda/table.h"
 
-const ls_kernels *ls_kernels_cuda_table(void) { return NULL; }
+ls_status ls_kernels_cuda_table(ls_device *device, const ls_kernels **out)
+{
+    *out = NULL;
+    return ls_fail(LS_ERR_DEVICE, "%s: this binary was built without CUDA", device->name);
+}

@@ -8,7 +8,8 @@
 
 #include "kernels/kernels.h"
 
-/* NULL in a build without CUDA. */
-const ls_kernels *ls_kernels_cuda_table(void);
+/* Find the kernels for `device`, a GPU, and give its table.
+ * Errors: DEVICE (a kernel is missing; a build without CUDA), MEMORY. */
+LS_MUST_USE ls_status ls_kernels_cuda_table(ls_device *device, const ls_kernels **out);
 
 #endif
