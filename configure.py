@@ -25,7 +25,7 @@ import sys
 SOURCES = {
     "": "crc32c nearest pool sha256 status thread wait",
     "device": "device host pcie ring_order topology",
-    "kernels": "cuda_absent fold kernels",
+    "kernels": "fold kernels",
     "kernels/reference": ("activation arena batch_sum conv dropout gemm loss pool shard_sums "
                           "table whole"),
     "collectives": ("all_reduce bucket comm comm_create gather ledger link reduce_direct "
@@ -50,11 +50,14 @@ HOST_TABLES = {
 # A build links one of these as well: the CUDA backend, or what says that there is none.
 GPU_SOURCES = {
     "cuda": ["device/cuda", "device/cuda_context", "device/cuda_driver", "device/cuda_facts",
-             "device/cuda_module", "device/cuda_probe", "device/cuda_probe_child"],
-    "absent": ["device/cuda_absent"],
+             "device/cuda_module", "device/cuda_probe", "device/cuda_probe_child",
+             "kernels/cuda/launch", "kernels/cuda/launch_arena", "kernels/cuda/launch_batch",
+             "kernels/cuda/launch_product"],
+    "absent": ["device/cuda_absent", "kernels/cuda_absent"],
 }
 # Device code: src/<name>.cu. The ops' kernels, and the link probe's.
-CUDA_KERNELS = []
+CUDA_KERNELS = [f"kernels/cuda/{name}" for name in (
+    "activation arena batch_sum conv gemm loss pool shard_sums weight_gradient whole").split()]
 CUDA_PROBE = "device/probe"
 # What src/embed.S includes.
 EMBEDDED = [

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: MIT */
+/* launch.c -- ls_<op>_cuda: arguments to parameters, a grid, a launch; and the table of them.
+ *
+ * Nothing here computes. Each op fills its kernel's parameter struct (params.h), says how many
+ * blocks cover the result, and enqueues. Products are in launch_product.c, sums over samples in
+ * launch_batch.c, the arena and whole buffers in launch_arena.c; here is what takes one launch.
+ * Without elements nothing is launched.
+ *
+ * Which tile, and how many blocks, is chosen by shape and changes no bit.
+ */
+#include "kernels/cuda/launch.h"
+
+#include <limits.h>
+
+#include "kernels/cuda/table.h"
+
+#define SLOT(op) .op = ls_##op##_cuda,
+static const ls_kernels table = { .name = "cuda", LS_KERNELS(SLOT) };
+#undef SLOT
+
+/* Every kernel that a file launch*.c names. */
+static const char *const kernels[] = {
+    "ls_gemm_large_nn", "ls_gemm_large_nt", "ls_gemm_large_tn", "ls_gemm_large_tt",
+    "ls_gemm_medium_nn", "ls_gemm_medium_nt", "ls_gemm_medium_tn", "ls_gemm_medium_tt",
+    "ls_gemm_small_nn", "ls_gemm_small_nt", "ls_gemm_small_tn", "ls_gemm_small_tt",
+    "ls_conv_forward_large", "ls_conv_forward_medium", "ls_conv_forward_small",
+    "ls_conv_input_gradient_large", "ls_conv_input_gradient_medium",
+    "ls_conv_input_gradient_small",
+    "ls_weight_gradient_few", "ls_weight_gradient_many", "ls_weight_gradient_fold",
+    "ls_batch_sum", "ls_batch_fold", "ls_shard_sums",
+    "ls_max_pool", "ls_max_pool_gradient",
+    "ls_relu", "ls_relu_gradient", "ls_dropout",
+    "ls_softmax_loss", "ls_squared_loss",
+    "ls_gradient_finish", "ls_weight_sums", "ls_update", "ls_arena_fold",
+    "ls_digest", "ls_nonfinite", "ls_fold_words", "ls_merge_shallow", "ls_merge_deep",
+};
+
+ls_status ls_kernels_cuda_table(ls_device *device, const ls_kernels **out)
+{
+    *out = NULL;
+    LS_TRY(ls_cuda_kernels_load(device, kernels, (int)(sizeof kernels / sizeof kernels[0])));
+    *out = &table;
+    return LS_OK;
+}
+
+/* -- shared by all ----------------------------------------------------------------------------- */
+
+enum { GRID_Y_MAX = 65535 };
+
+ls_status ls_cuda_enqueue(ls_stream *stream, const char *kernel, size_t blocks_x, size_t blocks_y,
+                          unsigned threads, const void *params, size_t param_bytes)
+{
+    if (blocks_x == 0 || blocks_y == 0) return LS_OK;
+    if (blocks_x > INT_MAX || blocks_y > GRID_Y_MAX) {
+        return ls_fail(LS_ERR_ARGUMENT, "%s: %zu x %zu blocks: a GPU takes at most %d x %d", kernel,
+                       blocks_x, blocks_y, INT_MAX, GRID_Y_MAX);
+    }
+    return ls_cuda_launch(stream, &(ls_cuda_launch_args){
+        .kernel = kernel,
+        .grid = { (unsigned)blocks_x, (unsigned)blocks_y, 1 },
+        .block = threads,
+        .params = params,
+        .param_bytes = param_bytes });
+}
+
+ls_status ls_cuda_fits(const char *op, const char *what, size_t count)
+{
+    if (count <= INT_MAX) return LS_OK;
+    return ls_fail(LS_ERR_ARGUMENT, "%s: %zu %s: on a GPU at most %d", op, count, what, INT_MAX);
+}
+
+ls_cuda_divisor ls_cuda_divisor_of(size_t divisor)
+{
+    unsigned log2 = 0; /* rounded up */
+    while ((size_t)1 << log2 < divisor) log2++;
+    const uint64_t power = UINT64_C(1) << (31 + log2);
+    return (ls_cuda_divisor){ (uint32_t)divisor, (uint32_t)((power + divisor - 1) / divisor),
+                              31 + log2 };
+}
+
+bool ls_cuda_moves_quads(const void *memory, size_t row_floats)
+{
+    return (uintptr_t)memory % 16 == 0 && row_floats % 4 == 0;
+}
+
+/* -- activations --------------------------------------------------------------------------------- */
+
+ls_status ls_relu_cuda(ls_stream *stream, const ls_relu_args *a)
+{
+    const ls_cuda_relu p = {
+        .count = a->count,
+        .vector = ls_cuda_moves_quads(a->x, 0) && ls_cuda_moves_quads(a->y, 0),
+        .x = a->x,
+        .to = a->y,
+    };
+    return LS_CUDA_ENQUEUE(stream, "ls_relu", ls_ceil_div(a->count, 4 * LS_CUDA_THREADS), 1,
+                           LS_CUDA_THREADS, p);
+}
+
+ls_status ls_relu_gradient_cuda(ls_stream *stream, const ls_relu_gradient_args *a)
+{
+    const ls_cuda_relu p = {
+        .count = a->count,
+        .vector = ls_cuda_moves_quads(a->y, 0) && ls_cuda_moves_quads(a->dy, 0)
+                  && ls_cuda_moves_quads(a->dx, 0),
+        .x = a->dy,
+        .y = a->y,
+        .to = a->dx,
+    };
+    return LS_CUDA_ENQUEUE(stream, "ls_relu_gradient", ls_ceil_div(a->count, 4 * LS_CUDA_THREADS),
+                           1, LS_CUDA_THREADS, p);
+}
+
+ls_status ls_dropout_cuda(ls_stream *stream, const ls_dropout_args *a)
+{
+    const size_t quads = ls_ceil_div(a->elements, 4);
+    LS_TRY(ls_cuda_fits("dropout", "samples", a->samples));
+    LS_TRY(ls_cuda_fits("dropout", "quads of elements", quads));
+    const ls_cuda_dropout p = {
+        .samples = (uint32_t)a->samples,
+        .quads = (uint32_t)quads,
+        .elements = a->elements,
+        .index = a->index,
+        .seed = a->seed,
+        .epoch = a->epoch,
+        .layer = a->layer,
+        .threshold = a->threshold,
+        .scale = a->scale,
+        .vector = ls_cuda_moves_quads(a->x, a->elements) && ls_cuda_moves_quads(a->y, a->elements),
+        .x = a->x,
+        .y = a->y,
+    };
+    const size_t rows = a->samples < GRID_Y_MAX ? a->samples : GRID_Y_MAX;
+    return LS_CUDA_ENQUEUE(stream, "ls_dropout", ls_ceil_div(quads, LS_CUDA_THREADS), rows,
+                           LS_CUDA_THREADS, p);
+}
+
+/* -- pooling --------------------------------------------------------------------------------------- */
+
+/* All but the pointers; the result is [samples, height, width, channels]. */
+static ls_status pool_params(const char *op, const ls_pool_shape *s, size_t height, size_t width,
+                             ls_cuda_pool *p)
+{
+    LS_TRY(ls_cuda_fits(op, "inputs", s->samples * s->height * s->width * s->channels));
+    LS_TRY(ls_cuda_fits(op, "outputs", s->samples * s->out_height * s->out_width * s->channels));
+    /* A window's corner, and the end of one, as 32-bit numbers with a sign. */
+    LS_TRY(ls_cuda_fits(op, "rows", s->out_height * s->stride_height + s->window_height));
+    LS_TRY(ls_cuda_fits(op, "columns", s->out_width * s->stride_width + s->window_width));
+    *p = (ls_cuda_pool){
+        .count = (uint32_t)(s->samples * height * width * s->channels),
+        .height = (uint32_t)s->height,
+        .width = (uint32_t)s->width,
+        .out_height = (uint32_t)s->out_height,
+        .out_width = (uint32_t)s->out_width,
+        .window_height = (int32_t)s->window_height,
+        .window_width = (int32_t)s->window_width,
+        .stride_height = (int32_t)s->stride_height,
+        .stride_width = (int32_t)s->stride_width,
+        .pad_top = (int32_t)s->pad_top,
+        .pad_left = (int32_t)s->pad_left,
+        .by_channels = ls_cuda_divisor_of(s->channels),
+        .by_width = ls_cuda_divisor_of(width),
+        .by_height = ls_cuda_divisor_of(height),
+    };
+    return LS_OK;
+}
+
+ls_status ls_max_pool_cuda(ls_stream *stream, const ls_max_pool_args *a)
+{
+    ls_cuda_pool p;
+    LS_TRY(pool_params("max_pool", &a->shape, a->shape.out_height, a->shape.out_width, &p));
+    p.from = a->x;
+    p.to = a->y;
+    p.place = a->place;
+    return LS_CUDA_ENQUEUE(stream, "ls_max_pool", ls_ceil_div(p.count, LS_CUDA_THREADS), 1,
+                           LS_CUDA_THREADS, p);
+}
+
+ls_status ls_max_pool_gradient_cuda(ls_stream *stream, const ls_max_pool_gradient_args *a)
+{
+    ls_cuda_pool p;
+    LS_TRY(pool_params("max_pool_gradient", &a->shape, a->shape.height, a->shape.width, &p));
+    p.from = a->dy;
+    p.to = a->dx;
+    p.chosen = a->place;
+    return LS_CUDA_ENQUEUE(stream, "ls_max_pool_gradient", ls_ceil_div(p.count, LS_CUDA_THREADS),
+                           1, LS_CUDA_THREADS, p);
+}
+
+/* -- losses ---------------------------------------------------------------------------------------- */
+
+enum { ROWS_PER_BLOCK = LS_CUDA_ROW_THREADS / 32 };
+
+ls_status ls_softmax_loss_cuda(ls_stream *stream, const ls_softmax_loss_args *a)
+{
+    LS_TRY(ls_cuda_fits("softmax_loss", "classes", a->classes));
+    const ls_cuda_softmax_loss p = {
+        .samples = a->samples,
+        .classes = (uint32_t)a->classes,
+        .logits = a->logits,
+        .weight = a->weight,
+        .label = a->label,
+        .loss = a->loss,
+        .correct = a->correct,
+        .dlogits = a->dlogits,
+        .probability = a->probability,
+    };
+    return LS_CUDA_ENQUEUE(stream, "ls_softmax_loss", ls_ceil_div(a->samples, ROWS_PER_BLOCK), 1,
+                           LS_CUDA_ROW_THREADS, p);
+}
+
+ls_status ls_squared_loss_cuda(ls_stream *stream, const ls_squared_loss_args *a)
+{
+    LS_TRY(ls_cuda_fits("squared_loss", "outputs", a->outputs));
+    const ls_cuda_squared_loss p = {
+        .samples = a->samples,
+        .outputs = (uint32_t)a->outputs,
+        .prediction = a->prediction,
+        .target = a->target,
+        .weight = a->weight,
+        .loss = a->loss,
+        .absolute_error = a->absolute_error,
+        .dprediction = a->dprediction,
+    };
+    return LS_CUDA_ENQUEUE(stream, "ls_squared_loss", ls_ceil_div(a->samples, ROWS_PER_BLOCK), 1,
+                           LS_CUDA_ROW_THREADS, p);
+}
+
+ls_status ls_shard_sums_cuda(ls_stream *stream, const ls_shard_sums_args *a)
+{
+    const ls_cuda_shard_sums p = {
+        .fold = *a->fold,
+        .loss = a->loss,
+        .weight = a->weight,
+        .absolute_error = a->absolute_error,
+        .correct = a->correct,
+        .out = a->out,
+    };
+    return LS_CUDA_ENQUEUE(stream, "ls_shard_sums", (size_t)a->fold->leaf_count, 1,
+                           LS_CUDA_FLAT_THREADS, p);
+}

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: MIT */
+/* params.h -- what the launcher tells each kernel: one struct per kernel, passed by value.
+ *
+ * The launcher (launch*.c) and the device code (*.cu) include this file, so they cannot drift.
+ * Valid C11 and C++14. A struct is at most 4096 bytes, the most a kernel's parameters may take.
+ *
+ * Extents are 32 bits wide and below 2^31 (the launcher refuses more); addresses and whole lengths
+ * have 64. `vector` fields say that the addresses concerned, and the distances between rows, are
+ * multiples of 16 bytes, so that four floats move at a time.
+ */
+#ifndef LS_KERNELS_CUDA_PARAMS_H
+#define LS_KERNELS_CUDA_PARAMS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/fold.h"
+#include "kernels/layout.h"
+#include "numerics.h"
+
+/* Threads of a block, by kernel. Tiles of products have their own (tile.cuh, tiles.h). */
+enum {
+    LS_CUDA_THREADS = 256,       /* element-wise ops, pooling, the arena, whole buffers */
+    LS_CUDA_ROW_THREADS = 128,   /* losses: a warp per row */
+    LS_CUDA_FLAT_THREADS = 64,   /* sums of shards: a thread per lane */
+    LS_CUDA_FOLD_THREADS = 128,  /* batch sums: slices and shards to pieces */
+    LS_CUDA_MERGE_THREADS = 128,
+    LS_CUDA_DEEP_THREADS = 32    /* merges whose stack is deep */
+};
+
+/* n / divisor = n * multiplier >> shift for n < 2^31: with l = ceil(log2 divisor),
+ * multiplier = ceil(2^(31+l) / divisor) fits 32 bits and errs by less than 2^l / divisor, too little
+ * to reach the next integer (T. Granlund and P. L. Montgomery, "Division by invariant integers using
+ * multiplication", PLDI 1994). */
+typedef struct {
+    uint32_t divisor, multiplier, shift;
+} ls_cuda_divisor;
+
+/* -- products ---------------------------------------------------------------------------------- */
+
+/* A matrix that is not stored: row m is a place (sample, i, j) of a grid, column k a tap and a
+ * channel (r, s, c). Its element is source[sample, i * stride_h + first_h + sign * r,
+ * j * stride_w + first_w + sign * s, c], or 0 where that lies outside the source. The sign belongs to
+ * the kernel: + for patches of an image, - for the outputs that an input took part in. */
+typedef struct {
+    const float *source; /* [samples, height, width, channels] */
+    uint32_t height, width, channels;
+    uint32_t places;     /* of the grid, over all samples */
+    ls_cuda_divisor by_sample; /* places of a sample */
+    ls_cuda_divisor by_row;    /* places of a row of the grid */
+    ls_cuda_divisor by_tap;    /* channels */
+    ls_cuda_divisor by_tap_row; /* taps of a row of the window */
+    int32_t stride_h, stride_w, first_h, first_w;
+    int32_t vector;
+} ls_cuda_patches;
+
+typedef struct {
+    uint32_t M, N, K;
+    uint32_t tiles_m, tiles_n;
+    int32_t accumulate, relu;
+    int32_t vector_a, vector_b, vector_c;
+    const float *A, *B, *bias;
+    float *C;
+} ls_cuda_gemm;
+
+typedef struct {
+    ls_cuda_patches x;
+    uint32_t filters, columns; /* columns: taps * channels of a filter */
+    uint32_t tiles_m, tiles_n;
+    int32_t relu, vector_w, vector_y;
+    const float *w, *bias;
+    float *y;
+} ls_cuda_conv_forward;
+
+/* The inputs (h, w) with h = first_h modulo stride_h and w likewise: one launch for each such
+ * class, so that every tap that is looked at lies on the stride grid. */
+typedef struct {
+    ls_cuda_patches dy; /* grid: inputs of the class; taps: those that reach them; channels: filters */
+    uint32_t columns;   /* reaching taps * filters */
+    uint32_t channels;
+    uint32_t tiles_m, tiles_n;
+    uint32_t filter_floats;                    /* of a filter */
+    uint32_t first_tap, tap_row_step, tap_step; /* in floats, inside a filter */
+    uint32_t height, width;                    /* of dx */
+    uint32_t first_h, first_w, stride_h, stride_w;
+    int32_t vector_w, vector_dx;
+    const float *w;
+    float *dx;
+} ls_cuda_conv_input_gradient;
+
+/* Groups of a batch sum: 2^log2 slices of a leaf, counted from its start, its last one fewer.
+ * Groups are numbered through the leaves. */
+typedef struct {
+    ls_fold fold;
+    uint32_t slice_rows;
+    uint32_t rows;    /* of a sample */
+    uint32_t log2;    /* slices of a group */
+    uint32_t first[LS_SHARD_MAX + 1]; /* [leaf_count + 1] first group of a leaf */
+} ls_cuda_groups;
+
+/* A range of tiles of dw, numbered row by row. `partial` is NULL where a block runs the whole fold
+ * for its tile; else a block sums one group and leaves it in partial[group][tile][element]. */
+typedef struct {
+    ls_cuda_groups groups;
+    ls_cuda_patches x;
+    uint32_t filters, columns;
+    uint32_t tiles_n, first_tile;
+    uint32_t tiles; /* in this launch */
+    int32_t vector_dy, vector_dw;
+    const float *dy;
+    float *dw;
+    uint64_t piece_stride;
+    float *partial;
+} ls_cuda_weight_gradient;
+
+/* -- sums over samples ------------------------------------------------------------------------- */
+
+/* partial[group][channel - first_channel] = the sum of a group, a warp per group and 32 channels. */
+typedef struct {
+    ls_cuda_groups groups; /* of one slice each */
+    uint32_t width, channels;
+    uint32_t first_channel, channel_count;
+    const float *x;
+    float *partial;
+} ls_cuda_batch_sum;
+
+/* partial[group][element] -> pieces. Element e of a batch sum is out[e]; of a weight gradient,
+ * whose partials lie in tiles, it is element e mod tile of tile first_tile + e / tile. */
+typedef struct {
+    ls_cuda_groups groups;
+    uint32_t count; /* elements of a group */
+    uint32_t filters, columns, tiles_n, first_tile; /* of a weight gradient */
+    const float *partial;
+    float *out;
+    uint64_t piece_stride;
+} ls_cuda_batch_fold;
+
+typedef struct {
+    ls_fold fold;
+    const float *loss, *weight, *absolute_error;
+    const int32_t *correct;
+    ls_shard_sum *out;
+} ls_cuda_shard_sums;
+
+/* -- pooling, activations, losses ---------------------------------------------------------------- */
+
+typedef struct {
+    const float *from; /* x, or dy */
+    float *to;         /* y, or dx */
+    uint8_t *place;        /* max_pool writes it */
+    const uint8_t *chosen; /* max_pool_gradient reads it */
+    uint32_t count;    /* elements of `to` */
+    uint32_t height, width, out_height, out_width;
+    int32_t window_height, window_width, stride_height, stride_width, pad_top, pad_left;
+    ls_cuda_divisor by_channels, by_width, by_height; /* those of `to` */
+} ls_cuda_pool;
+
+typedef struct {
+    size_t count;
+    int32_t vector;
+    const float *x, *y; /* y: of relu_gradient */
+    float *to;
+} ls_cuda_relu;
+
+/* A thread draws the four words of a quad of a sample. */
+typedef struct {
+    uint32_t samples, quads; /* quads: of a sample, its last one maybe short */
+    size_t elements;
+    const uint32_t *index;
+    uint64_t seed;
+    uint32_t epoch, layer, threshold;
+    float scale;
+    int32_t vector;
+    const float *x;
+    float *y;
+} ls_cuda_dropout;
+
+typedef struct {
+    size_t samples;
+    uint32_t classes;
+    const float *logits, *weight;
+    const int32_t *label;
+    float *loss;
+    int32_t *correct;
+    float *dlogits, *probability;
+} ls_cuda_softmax_loss;
+
+typedef struct {
+    size_t samples;
+    uint32_t outputs;
+    const float *prediction, *target, *weight;
+    float *loss, *absolute_error, *dprediction;
+} ls_cuda_squared_loss;
+
+/* -- the parameter arena ------------------------------------------------------------------------- */
+
+enum {
+    LS_CUDA_TENSORS = 640,      /* of one launch */
+    LS_CUDA_TENSOR_GROUPS = 1024 /* of one tensor */
+};
+
+/* Tensors are cut into the blocks of their flat sums, blocks into groups of 2^log2; a group is a
+ * node of the tensor's tree. */
+typedef struct {
+    const ls_arena_tensor *tensor; /* [count] device memory */
+    uint32_t count, log2;
+    int32_t vector;
+    uint32_t first[LS_CUDA_TENSORS + 1]; /* [count + 1] first group of a tensor */
+} ls_cuda_arena;
+
+typedef struct {
+    ls_cuda_arena arena;
+    float scale;
+    const float *w;
+    float *g;
+    double *square;  /* [groups] */
+    uint64_t *first; /* [groups] */
+} ls_cuda_gradient_finish;
+
+typedef struct {
+    ls_cuda_arena arena;
+    const float *w;
+    double *square, *absolute; /* [groups] */
+} ls_cuda_weight_sums;
+
+typedef struct {
+    ls_cuda_arena arena;
+    ls_optimizer optimizer;
+    float rate, momentum, one_minus_beta1, one_minus_beta2, epsilon;
+    const float *g;
+    float *w, *slot0, *slot1; /* a slot that the optimizer has not is NULL */
+    double *square;   /* [groups] */
+    uint64_t *digest; /* [groups] */
+} ls_cuda_update;
+
+/* Groups to tensors. NULL outputs are not computed. */
+typedef struct {
+    ls_cuda_arena arena;
+    const double *sum[2];  /* [groups] */
+    double *sum_out[2];    /* [tensors] */
+    const uint64_t *first; /* [groups] */
+    uint64_t *first_out;   /* [tensors] smallest of a tensor's groups */
+    const uint64_t *digest; /* [groups] */
+    uint64_t *digest_out;   /* [1] sum over all groups, plus what is there if digest_continues */
+    int32_t digest_continues;
+} ls_cuda_arena_fold;
+
+/* -- whole buffers ------------------------------------------------------------------------------- */
+
+/* partial[block] = the digest, or the first index, of the elements that a block looked at. */
+typedef struct {
+    size_t count;
+    int32_t vector;
+    const float *x;
+    uint64_t *partial;
+} ls_cuda_whole;
+
+typedef struct {
+    size_t count;
+    int32_t source_count, out_count;
+    int32_t vector;
+    const float *source[LS_SHARD_MAX];
+    float *out[LS_SHARD_MAX];
+    unsigned char adds[LS_SHARD_MAX];
+    uint64_t *source_partial; /* [source_count][blocks], or NULL */
+    uint64_t *out_partial;    /* [blocks], or NULL */
+} ls_cuda_merge;
+
+/* Entries of a merge's stack below its top. */
+enum { LS_CUDA_SHALLOW = 7, LS_CUDA_DEEP = LS_SHARD_MAX - 1 };
+
+/* out[i] = sum modulo 2^64, or the smallest, of partial[i][0 .. parts-1]; a block for each i. */
+typedef struct {
+    const uint64_t *partial;
+    uint64_t *out;
+    uint32_t parts;
+    int32_t smallest;
+} ls_cuda_fold_words;
+
+#endif

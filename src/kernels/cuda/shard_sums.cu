@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/* shard_sums.cu -- what each shard adds to a step's loss, metrics and counts.
+ *
+ * A block per shard, a thread per lane of its flat sums (docs/numerics.md 1.3, 2.4), in double.
+ */
+#include "kernels/cuda/flat.cuh"
+
+/* Sum over the block's threads, in thread 0. */
+LS_INLINE int64_t block_count(int64_t v)
+{
+    __shared__ int64_t other;
+    v = (int64_t)warp_sum((uint64_t)v);
+    if (threadIdx.x == WARP) other = v;
+    __syncthreads();
+    return v + other;
+}
+
+extern "C" __global__ void __launch_bounds__(LS_CUDA_FLAT_THREADS)
+    ls_shard_sums(const __grid_constant__ ls_cuda_shard_sums p)
+{
+    __shared__ flat_sum loss, weight, error;
+    const size_t begin = p.fold.sample[blockIdx.x], end = p.fold.sample[blockIdx.x + 1];
+    int64_t correct = 0;
+    flat_open(loss), flat_open(weight), flat_open(error);
+    for (size_t block = begin; block < end; block += LS_FLAT_BLOCK) {
+        const size_t last = end - block < LS_FLAT_BLOCK ? end : block + LS_FLAT_BLOCK;
+        double l = 0.0, w = 0.0, e = 0.0;
+        for (size_t i = block + threadIdx.x; i < last; i += LS_FLAT_LANES) {
+            const double factor = p.weight ? (double)p.weight[i] : 1.0;
+            w += factor;
+            l += factor * (double)p.loss[i];
+            if (p.absolute_error) e += (double)p.absolute_error[i];
+            if (p.correct) correct += p.correct[i];
+        }
+        flat_push(loss, l), flat_push(weight, w), flat_push(error, e);
+    }
+    const int64_t all_correct = block_count(correct);
+    if (threadIdx.x > 0) return;
+    ls_shard_sum *out = &p.out[p.fold.shard[blockIdx.x]];
+    out->loss = ls_tree_root_f64(&loss.blocks);
+    out->weight = ls_tree_root_f64(&weight.blocks);
+    out->error = ls_tree_root_f64(&error.blocks);
+    out->samples = (int64_t)(end - begin);
+    out->correct = all_correct;
+}
