@@ -6,12 +6,12 @@
 #include <unistd.h>
 
 #include "cli/options.h"
-#include "cli/report.h"
 #include "device/cuda.h"
 #include "device/topology.h"
 #include "kernels/host/host.h"
 #include "kernels/kernels.h"
 #include "thread.h"
+#include "unit.h"
 
 static void print_memory(void)
 {

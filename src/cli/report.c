@@ -7,19 +7,11 @@
 
 #include "cli/console.h"
 #include "numerics.h"
+#include "unit.h"
 
 static const char *const row_format = "  %-12s";
 
 static void begin_row(FILE *out, const char *name) { fprintf(out, row_format, name); }
-
-const char *ls_with_unit(double bytes, char out[LS_UNIT_BYTES])
-{
-    static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB" };
-    int u = 0;
-    for (; bytes >= 1024 && u < 5; u++) bytes /= 1024;
-    snprintf(out, LS_UNIT_BYTES, u == 0 ? "%.0f %s" : "%.1f %s", bytes, unit[u]);
-    return out;
-}
 
 /* `text` as one word of a POSIX shell: in quotes where it needs them. */
 static void print_shell_word(FILE *out, const char *text)
@@ -126,15 +118,13 @@ static void report_exchange(FILE *out, const ls_train_plan *plan)
         }
     }
     fprintf(out, "; %d bucket%s; order %s\n", plan->bucket_count,
-            plan->bucket_count == 1 ? "" : "s",
-            plan->config->order == LS_ORDER_EXACT ? "exact" : "fast");
+            plan->bucket_count == 1 ? "" : "s", ls_order_name(plan->config->order));
 }
 
 static void report_optimizer(FILE *out, const ls_config *config, const char *schedule)
 {
-    static const char *const name[] = { "sgd", "momentum", "adam" };
     begin_row(out, "optimizer");
-    fprintf(out, "%s, lr %g, %s", name[config->optimizer], config->lr, schedule);
+    fprintf(out, "%s, lr %g, %s", ls_optimizer_name(config->optimizer), config->lr, schedule);
     if (config->l1 > 0) fprintf(out, ", l1 %g", config->l1);
     if (config->l2 > 0) fprintf(out, ", l2 %g", config->l2);
     fputc('\n', out);

@@ -25,8 +25,4 @@ void ls_report_time(FILE *out, const ls_time_split *time);
 enum { LS_SPLIT_BYTES = 512 };
 void ls_batch_split(size_t global_batch, int shards, int world_size, char out[LS_SPLIT_BYTES]);
 
-/* Bytes as "1.8 MiB". */
-enum { LS_UNIT_BYTES = 32 };
-const char *ls_with_unit(double bytes, char out[LS_UNIT_BYTES]);
-
 #endif

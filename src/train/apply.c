@@ -76,8 +76,8 @@ static ls_status open_files(applied *a, const char *checkpoint, const char *data
 
 static ls_status open_replicas(applied *a, int threads, double timeout_s)
 {
-    const int world_size = a->list.count, share = ls_core_count() / world_size;
-    const int per_rank = threads > 0 ? threads : share > 1 ? share : 1;
+    const int world_size = a->list.count;
+    const int per_rank = ls_replica_threads(threads, world_size);
     a->replica_config = (ls_replica_config){
         .model = &a->model, .data = ls_dataset_describe(a->dataset), .world_size = world_size,
         .shard_count = world_size, .accumulate = 1, .global_batch = 0,
@@ -156,7 +156,7 @@ ls_status ls_evaluate(const char *checkpoint, const char *data, const char *devi
     if (status == LS_OK) {
         const bool has_test = ls_dataset_describe(a->dataset)->count[LS_PART_TEST] > 0;
         const ls_part part = train_part || !has_test ? LS_PART_TRAIN : LS_PART_TEST;
-        const size_t outputs = ls_shape_floats(a->model.layer[a->model.layer_count - 1].out);
+        const size_t outputs = ls_model_outputs(&a->model);
         status = ls_evaluation_job_init(&a->job, a->dataset, part, a->list.count, a->group,
                                         outputs, rows != NULL);
     }

@@ -196,6 +196,12 @@ void ls_config_value(const ls_config *config, const ls_option *option, char *out
     ls_value_write(option, (const char *)config + option->offset, out, bytes);
 }
 
+const char *ls_optimizer_name(ls_optimizer optimizer) { return optimizers[optimizer]; }
+
+const char *ls_reduction_name(ls_reduction reduction) { return reductions[reduction]; }
+
+const char *ls_order_name(ls_order order) { return orders[order]; }
+
 /* -- lines ----------------------------------------------------------------------------------- */
 
 /* Where a run was, which is no part of repeating it. */

@@ -131,6 +131,11 @@ void ls_config_value(const ls_config *config, const ls_option *option, char *out
 LS_MUST_USE ls_status ls_config_write(const ls_config *config, char **text); /* owned by caller */
 LS_MUST_USE ls_status ls_config_parse(ls_config *config, const char *file, const char *text);
 
+/* The names of the table's choices. */
+const char *ls_optimizer_name(ls_optimizer optimizer);
+const char *ls_reduction_name(ls_reduction reduction);
+const char *ls_order_name(ls_order order);
+
 /* What does not depend on data or devices: no MODEL or --data, global-batch and replica-batch
  * together, accumulate > shards, order fast without the ring. Errors: ARGUMENT. */
 LS_MUST_USE ls_status ls_config_check(const ls_config *config);

@@ -32,17 +32,12 @@ void ls_evaluation_job_free(ls_evaluation_job *job)
     *job = (ls_evaluation_job){ 0 };
 }
 
-static size_t model_outputs(const ls_model *model)
-{
-    return ls_shape_floats(model->layer[model->layer_count - 1].out);
-}
-
 ls_status ls_evaluation_staging_init(ls_evaluation_staging *staging, const ls_replica *replica)
 {
     const ls_model *model = replica->config->model;
     const size_t rows = replica->capacity;
     const size_t sample = ls_shape_floats(model->layer[0].out);
-    const size_t outputs = model_outputs(model), targets = replica->config->data->outputs;
+    const size_t outputs = ls_model_outputs(model), targets = replica->config->data->outputs;
     const size_t words = rows * (sample + targets + outputs + 5);
     staging->device = replica->device;
     LS_TRY(ls_pinned_alloc(replica->device, words * sizeof(float), &staging->memory));
@@ -99,7 +94,7 @@ static ls_status store_chunk(const ls_evaluation_job *job, ls_replica *r,
 {
     const ls_model *model = r->config->model;
     const bool classify = r->config->data->task == LS_TASK_CLASSIFY;
-    const size_t outputs = model_outputs(model);
+    const size_t outputs = ls_model_outputs(model);
     const float *rows = model->loss == LS_LOSS_SOFTMAX_CROSSENTROPY
                             ? r->probability : r->view[model->layer_count - 1];
     LS_TRY(ls_copy_to_host(&r->compute, staging->loss, r->loss, count * sizeof(float)));

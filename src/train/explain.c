@@ -150,7 +150,6 @@ static void put_shards(page *p, const ls_run *run)
 
 static void put_division(page *p, const ls_run *run, const ls_step_numbers *n)
 {
-    static const char *const reduction[] = { "mean", "weighted-mean", "sum" };
     const ls_explanation *e = run->explanation;
     const ls_parameter *parameter = &run->model.parameter[e->parameter];
     const float scale = (float)(1 / n->denominator);
@@ -160,7 +159,7 @@ static void put_division(page *p, const ls_run *run, const ls_step_numbers *n)
         (double)fold_float(e->shard_gradient, (size_t)run->config.shards));
     put(p, "\nDivided, once\n  D = %.9g (--reduction %s), data loss = %.9g\n"
         "  gradient = %.9g * (float)(1 / D) = %.9g\n", n->denominator,
-        reduction[run->config.reduction], n->data_loss, (double)e->reduced,
+        ls_reduction_name(run->config.reduction), n->data_loss, (double)e->reduced,
         (double)(e->reduced * scale));
     float g = e->reduced * scale;
     const float l1 = (float)run->config.l1;

@@ -113,7 +113,7 @@ ls_status ls_replica_loss(ls_replica *replica, const ls_pass_input *input, bool 
     ls_replica *r = replica;
     const ls_model *model = r->config->model;
     const int last = model->layer_count - 1;
-    const size_t outputs = ls_shape_floats(model->layer[last].out);
+    const size_t outputs = ls_model_outputs(model);
     if (model->loss == LS_LOSS_SOFTMAX_CROSSENTROPY)
         return ls_softmax_loss(&r->compute, &(ls_softmax_loss_args){
             .samples = input->samples,

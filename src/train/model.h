@@ -100,6 +100,13 @@ void ls_model_free(ls_model *model); /* accepts all-zero */
 /* Floats of a shape. Pure. */
 size_t ls_shape_floats(ls_shape shape);
 
+/* "32x32x3", or "784" for a vector. Returns `out`. Pure. */
+enum { LS_SHAPE_TEXT_BYTES = 80 };
+const char *ls_shape_text(ls_shape shape, char out[LS_SHAPE_TEXT_BYTES]);
+
+/* Numbers that the last layer gives for a sample. Pure. */
+size_t ls_model_outputs(const ls_model *model);
+
 /* Multiply-adds of one sample: forward, and forward + backward. Pure. */
 void ls_model_macs(const ls_model *model, double *forward, double *step);
 

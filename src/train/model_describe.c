@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "train/model.h"
+#include "unit.h"
 
 /* Multiply-adds of one sample in one layer. */
 static double layer_macs(const ls_layer *layer)
@@ -81,15 +82,6 @@ static const char *with_commas(size_t n, char out[32])
     return out;
 }
 
-static void print_shape(char out[64], ls_shape s)
-{
-    if (s.height == 1 && s.width == 1) {
-        snprintf(out, 64, "%zu", s.channels);
-    } else {
-        snprintf(out, 64, "%zux%zux%zu", s.height, s.width, s.channels);
-    }
-}
-
 /* What the layer does, as the model file says it. */
 static void print_op(char out[96], const ls_layer *layer)
 {
@@ -124,13 +116,13 @@ static void print_layers(page *p, const ls_model *model)
           "multiply-adds");
     for (int i = 0; i < model->layer_count; i++) {
         const ls_layer *layer = &model->layer[i];
-        char op[96], shape[64], parameters[32], macs[32];
+        char op[96], shape[LS_SHAPE_TEXT_BYTES], parameters[32], macs[32];
         print_op(op, layer);
-        print_shape(shape, layer->out);
         with_commas(parameter_count(model, layer->kernel) + parameter_count(model, layer->bias),
                     parameters);
         with_commas((size_t)layer_macs(layer), macs);
-        print(p, "%-16s %-32s %-14s %13s %13s\n", layer->name, op, shape, parameters, macs);
+        print(p, "%-16s %-32s %-14s %13s %13s\n", layer->name, op,
+              ls_shape_text(layer->out, shape), parameters, macs);
     }
     print(p, "loss: %s\n", model->loss == LS_LOSS_MSE ? "mse" : "softmax-crossentropy");
 }
@@ -149,37 +141,28 @@ static void count_activations(const ls_model *model, size_t *outputs, size_t *gr
     *gradients *= 2;
 }
 
-/* A number of floats as "1.8 MiB". */
-static const char *with_unit(double floats, char out[32])
-{
-    static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB" };
-    double bytes = floats * 4;
-    int u = 0;
-    for (; bytes >= 1024 && u < 5; u++) bytes /= 1024;
-    snprintf(out, 32, u == 0 ? "%.0f %s" : "%.1f %s", bytes, unit[u]);
-    return out;
-}
-
 static void print_memory(page *p, const ls_model *model, size_t samples, int piece_count,
                          int slot_count)
 {
     size_t outputs, gradients;
     count_activations(model, &outputs, &gradients);
-    const double arena = (double)model->arena_floats, rows = (double)samples;
+    const double float_bytes = sizeof(float);
+    const double arena = float_bytes * (double)model->arena_floats;
+    const double rows = float_bytes * (double)samples;
     const struct {
         const char *what;
-        double floats;
+        double bytes;
     } part[] = { { "weights", arena },
                  { "optimizer", arena * slot_count },
                  { "gradients", arena * piece_count },
                  { "outputs of layers", rows * (double)outputs },
                  { "gradients of outputs", rows * (double)gradients } };
     double sum = 0;
-    char text[32];
-    for (int i = 0; i < 5; i++) sum += part[i].floats;
-    print(p, "memory      about %s a replica with %zu samples:\n", with_unit(sum, text), samples);
+    char text[LS_UNIT_BYTES];
+    for (int i = 0; i < 5; i++) sum += part[i].bytes;
+    print(p, "memory      about %s a replica with %zu samples:\n", ls_with_unit(sum, text), samples);
     for (int i = 0; i < 5; i++) {
-        print(p, "            %10s  %s\n", with_unit(part[i].floats, text), part[i].what);
+        print(p, "            %10s  %s\n", ls_with_unit(part[i].bytes, text), part[i].what);
     }
 }
 

@@ -48,14 +48,20 @@ static size_t product_within(size_t limit, size_t a, size_t b, size_t c, size_t 
     return product > limit ? 0 : product;
 }
 
-/* "32x32x3", or "784" for a vector. */
-static void shape_text(ls_shape shape, char out[80])
+const char *ls_shape_text(ls_shape shape, char out[LS_SHAPE_TEXT_BYTES])
 {
     if (shape.height == 1 && shape.width == 1) {
-        snprintf(out, 80, "%zu", shape.channels);
+        snprintf(out, LS_SHAPE_TEXT_BYTES, "%zu", shape.channels);
     } else {
-        snprintf(out, 80, "%zux%zux%zu", shape.height, shape.width, shape.channels);
+        snprintf(out, LS_SHAPE_TEXT_BYTES, "%zux%zux%zu", shape.height, shape.width,
+                 shape.channels);
     }
+    return out;
+}
+
+size_t ls_model_outputs(const ls_model *model)
+{
+    return ls_shape_floats(model->layer[model->layer_count - 1].out);
 }
 
 /* -- shapes ------------------------------------------------------------------------------------ */
@@ -64,8 +70,8 @@ static ls_status check_activation(const char *file, const ls_parsed_layer *x)
 {
     const ls_shape s = x->layer.out;
     if (product_within(LS_MODEL_FLOATS_MAX, s.height, s.width, s.channels, 1) > 0) return LS_OK;
-    char text[80];
-    shape_text(s, text);
+    char text[LS_SHAPE_TEXT_BYTES];
+    ls_shape_text(s, text);
     return ls_model_fail(file, x->op, "the output of '%s' would be %s, more than the %zu numbers "
                          "that a layer may have", x->layer.name, text, LS_MODEL_FLOATS_MAX);
 }
@@ -84,9 +90,9 @@ static ls_status infer_input(const char *file, ls_parsed_layer *x, const ls_data
                              shape->channels == given.channels;
         const bool is_row = shape->height * shape->width == 1 || given.height * given.width == 1;
         if (!is_same && !(is_row && ls_shape_floats(*shape) == ls_shape_floats(given))) {
-            char wanted[80], found[80];
-            shape_text(*shape, wanted);
-            shape_text(given, found);
+            char wanted[LS_SHAPE_TEXT_BYTES], found[LS_SHAPE_TEXT_BYTES];
+            ls_shape_text(*shape, wanted);
+            ls_shape_text(given, found);
             return ls_model_fail(file, x->size, "the model's input is %s, a sample of the data is "
                                  "%s", wanted, found);
         }
@@ -109,8 +115,8 @@ static size_t window_out(size_t n, size_t k, size_t s, bool pad_same, size_t *pa
 static ls_status window_too_large(const char *file, const ls_parsed_layer *x, size_t height,
                                   size_t width)
 {
-    char in[80];
-    shape_text(x->layer.in, in);
+    char in[LS_SHAPE_TEXT_BYTES];
+    ls_shape_text(x->layer.in, in);
     return ls_model_fail(file, x->op, "the %zux%zu window of '%s' does not fit into its input, "
                          "which is %s; a smaller window, or pad=same", height, width,
                          x->layer.name, in);
@@ -158,8 +164,8 @@ static ls_status infer_dense(const char *file, ls_parsed_layer *x, bool is_last,
 {
     const ls_shape in = x->layer.in;
     if (in.height * in.width != 1) {
-        char text[80];
-        shape_text(in, text);
+        char text[LS_SHAPE_TEXT_BYTES];
+        ls_shape_text(in, text);
         return ls_model_fail(file, x->op, "dense needs a row of numbers, its input is %s: add "
                              "flatten before it", text);
     }
@@ -204,8 +210,8 @@ static ls_status check_loss(const char *file, const ls_parsed_model *m,
 {
     const ls_layer *last = &m->layer[m->layer_count - 1].layer;
     if (last->out.height * last->out.width != 1) {
-        char text[80];
-        shape_text(last->out, text);
+        char text[LS_SHAPE_TEXT_BYTES];
+        ls_shape_text(last->out, text);
         return ls_model_fail(file, m->loss_kind, "the loss needs a row of numbers, the output of "
                              "'%s' is %s: add flatten", last->name, text);
     }
@@ -344,7 +350,7 @@ static void append_replaced(writer *w, const char *text, size_t *from, ls_model_
  * the loss, in this order in the text. */
 static ls_status resolve_text(ls_model *model, const char *text, const ls_parsed_model *m)
 {
-    enum { AUTO_MAX = 3, WORD_BYTES = 80 };
+    enum { AUTO_MAX = 3, WORD_BYTES = LS_SHAPE_TEXT_BYTES };
     const size_t bytes = strlen(text), room = bytes + AUTO_MAX * WORD_BYTES + 1;
     model->text = calloc(room, 1);
     if (!model->text) return ls_fail(LS_ERR_MEMORY, "no memory for the model's %zu bytes", room);
@@ -353,7 +359,7 @@ static ls_status resolve_text(ls_model *model, const char *text, const ls_parsed
     for (int i = 0; i < m->layer_count; i++) {
         if (!m->layer[i].is_auto) continue;
         char word[WORD_BYTES];
-        shape_text(m->layer[i].layer.out, word);
+        ls_shape_text(m->layer[i].layer.out, word);
         append_replaced(&w, text, &from, m->layer[i].size, word);
     }
     if (m->loss_is_auto) {

@@ -110,7 +110,7 @@ static void layout_samples(ls_replica *r, const ls_replica_config *config, int r
 {
     const size_t rows = batch_capacity(config, rank), pass = pass_capacity(config, rank);
     const ls_model *model = config->model;
-    const size_t outputs = ls_shape_floats(model->layer[model->layer_count - 1].out);
+    const size_t outputs = ls_model_outputs(model);
     r->x = carve(c, rows * ls_shape_floats(model->layer[0].out) * sizeof(float));
     r->label = carve(c, rows * sizeof(int32_t));
     r->target = carve(c, rows * config->data->outputs * sizeof(float));
@@ -151,6 +151,12 @@ static int plan_piece_count(const ls_replica_config *config, int rank, ls_fold_p
     ls_fold_plan_init(plan, config->shard_count, config->world_size, rank, config->accumulate,
                       config->global_batch);
     return plan->piece_count;
+}
+
+int ls_replica_threads(int asked, int world_size)
+{
+    const int share = ls_core_count() / world_size;
+    return asked > 0 ? asked : share > 1 ? share : 1;
 }
 
 static void fill_table(ls_arena_tensor *table, const ls_replica_config *config)

@@ -102,6 +102,10 @@ LS_MUST_USE ls_status ls_replica_init(ls_replica *replica, const ls_replica_conf
                                       int rank, ls_device *device);
 void ls_replica_free(ls_replica *replica); /* accepts all-zero */
 
+/* Compute threads of each of `world_size` replicas: what was asked for, or if that is 0 its share
+ * of the cores, at least 1. */
+int ls_replica_threads(int asked, int world_size);
+
 /* Host arena -> weights (and back). Blocks until the copy has run. */
 LS_MUST_USE ls_status ls_replica_store(ls_replica *replica, float *to, const float *from_host,
                                        ls_group *group);

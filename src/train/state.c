@@ -12,10 +12,9 @@ enum { LINE_BYTES = 512 };
 
 void ls_numerics_class(const ls_config *config, int world_size, char *out, size_t bytes)
 {
-    static const char *const reduction[] = { "mean", "weighted-mean", "sum" };
     const int n = snprintf(out, bytes, "f32/1 V=%d B=%" PRIu64 " reduction=%s order=%s",
-                           config->shards, config->global_batch, reduction[config->reduction],
-                           config->order == LS_ORDER_EXACT ? "exact" : "fast");
+                           config->shards, config->global_batch,
+                           ls_reduction_name(config->reduction), ls_order_name(config->order));
     if (config->order == LS_ORDER_FAST && n > 0 && (size_t)n < bytes)
         snprintf(out + n, bytes - (size_t)n, " N=%d", world_size);
 }

@@ -50,8 +50,7 @@ static ls_status resolve_config(ls_run *run)
                        "out; use --shards %d or more (it is part of the numerics class)",
                        config->devices, run->world_size, config->shards, run->world_size);
     ls_config_fill(config, run->world_size);
-    const int share = ls_core_count() / run->world_size;
-    run->threads = config->threads > 0 ? config->threads : share > 1 ? share : 1;
+    run->threads = ls_replica_threads(config->threads, run->world_size);
     ls_numerics_class(config, run->world_size, run->numerics_class, sizeof run->numerics_class);
     snprintf(run->world, sizeof run->world, "%dx%s", run->world_size,
              run->list.device[0].kind == LS_DEVICE_HOST ? "host" : "cuda");
