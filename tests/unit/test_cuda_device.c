@@ -780,6 +780,53 @@ static void test_a_gpu_reaches_another_once_access_is_enabled(void **state)
     assert_case("peer access", NULL);
 }
 
+/* -- the program -- */
+
+/* What `$LOCKSTEP arguments` prints on both outputs, after "NAME=value ..." settings. */
+static void run_program(const char *settings, const char *arguments, char *output, size_t bytes)
+{
+    char command[512];
+    const char *program = getenv("LOCKSTEP");
+    if (program == NULL) skip();
+    (void)snprintf(command, sizeof command, "%s %s %s 2>&1", settings, program, arguments);
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    const size_t used = fread(output, 1, bytes - 1, pipe);
+    output[used] = '\0';
+    char rest[512];
+    while (fread(rest, 1, sizeof rest, pipe) > 0) continue;
+    (void)pclose(pipe);
+}
+
+static void test_help_version_and_host_lists_leave_the_driver_alone(void **state)
+{
+    (void)state;
+    need_virtual_driver();
+    static char output[1 << 16];
+    run_program("LD_DEBUG=files", "--version", output, sizeof output);
+    assert_null(strstr(output, "libcuda"));
+    run_program("LD_DEBUG=files", "train --help", output, sizeof output);
+    assert_null(strstr(output, "libcuda"));
+    run_program("LD_DEBUG=files", "show ring 3", output, sizeof output);
+    assert_null(strstr(output, "libcuda"));
+    run_program("LD_DEBUG=files", "devices", output, sizeof output);
+    assert_non_null(strstr(output, "libcuda.so.1")); /* or the tests above see nothing */
+}
+
+static void test_only_the_gpus_that_were_chosen_are_opened(void **state)
+{
+    (void)state;
+    need_virtual_driver();
+    static char output[1 << 16];
+    run_program("LOCKSTEP_VGPU_TRACE=- LOCKSTEP_VGPU_DEVICES=4", "devices --devices cuda:1,3",
+                output, sizeof output);
+    assert_non_null(strstr(output, "gpu1: context made"));
+    assert_non_null(strstr(output, "gpu3: context made"));
+    assert_null(strstr(output, "gpu0: context"));
+    assert_null(strstr(output, "gpu2: context"));
+    assert_non_null(strstr(output, "cuda:2")); /* its facts are told all the same */
+}
+
 /* -- failures ---------------------------------------------------------------------------------- */
 
 static ls_status tour_pair(gpu *a, gpu *b, ls_event *event)
@@ -923,6 +970,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_gpu_keeps_as_many_partners_as_it_may_have),
         cmocka_unit_test(test_pairs_that_were_not_probed_are_staged),
         cmocka_unit_test(test_a_gpu_reaches_another_once_access_is_enabled),
+        cmocka_unit_test(test_help_version_and_host_lists_leave_the_driver_alone),
+        cmocka_unit_test(test_only_the_gpus_that_were_chosen_are_opened),
         cmocka_unit_test(test_a_failure_of_any_call_ends_in_an_error_that_names_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
