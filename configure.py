@@ -23,7 +23,7 @@ import sys
 
 # -- sources: src/<folder>/<name>.c ------------------------------------------------------------
 SOURCES = {
-    "": "crc32c nearest pool sha256 status thread wait",
+    "": "crc32c nearest page pool sha256 status thread wait",
     "device": "device host pcie ring_order topology",
     "kernels": "fold kernels",
     "kernels/reference": ("activation arena batch_sum conv dropout gemm loss pool shard_sums "

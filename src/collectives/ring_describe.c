@@ -11,9 +11,9 @@
 
 #include <assert.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "collectives/tree.h"
+#include "page.h"
 
 enum {
     TABLE_RANKS_MAX = 32,    /* above this a row of the table no longer fits a screen */
@@ -149,16 +149,8 @@ ls_status ls_ring_describe(int world_size, int shard_count, char **text)
                        "a ring of %d ranks with --shards %d: want 1 to %d ranks, or more --shards",
                        world_size, shard_count, shard_count);
     }
-    char *written = NULL;
-    size_t written_bytes = 0;
-    FILE *page = open_memstream(&written, &written_bytes);
-    if (page == NULL) return ls_fail(LS_ERR_MEMORY, "no memory for the ring's page");
-    print_page(page, world_size, shard_count);
-    const int failed = ferror(page);
-    if (fclose(page) != 0 || failed) {
-        free(written);
-        return ls_fail(LS_ERR_MEMORY, "no memory for the ring's page (%zu bytes)", written_bytes);
-    }
-    *text = written;
-    return LS_OK;
+    ls_page page;
+    LS_TRY(ls_page_begin(&page));
+    print_page(page.out, world_size, shard_count);
+    return ls_page_end(&page, text);
 }

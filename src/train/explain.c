@@ -4,12 +4,12 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "numerics.h"
+#include "page.h"
 
 ls_status ls_explanation_create(ls_run *run)
 {
@@ -104,25 +104,6 @@ ls_status ls_explain_begin(ls_rank *rank)
 
 /* -- the page ---------------------------------------------------------------------------------- */
 
-enum { PAGE_BYTES = 16384 };
-
-typedef struct {
-    char text[PAGE_BYTES];
-    size_t used;
-} page;
-
-static void put(page *p, const char *format, ...) LS_PRINTF(2, 3);
-
-static void put(page *p, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    const int n = vsnprintf(p->text + p->used, PAGE_BYTES - p->used, format, arguments);
-    va_end(arguments);
-    if (n > 0) p->used += (size_t)n;
-    if (p->used >= PAGE_BYTES) p->used = PAGE_BYTES - 1;
-}
-
 static float fold_float(const float *x, size_t count)
 {
     if (count == 1) return x[0];
@@ -130,48 +111,52 @@ static float fold_float(const float *x, size_t count)
     return fold_float(x, left) + fold_float(x + left, count - left);
 }
 
-static void put_shards(page *p, const ls_run *run)
+static void put_shards(FILE *out, const ls_run *run)
 {
     const ls_explanation *e = run->explanation;
     const int shards = run->config.shards;
-    put(p, "\n  rank shard samples        loss sum   correct    gradient sum\n");
+    fprintf(out, "\n  rank shard samples        loss sum   correct    gradient sum\n");
     for (int r = 0; r < run->world_size; r++) {
         const int begin = ls_rank_shard_begin(r, shards, run->world_size);
         const int end = ls_rank_shard_begin(r + 1, shards, run->world_size);
         int64_t samples = 0;
         for (int s = begin; s < end; s++) {
             samples += e->row[s].samples;
-            put(p, "  %4d %5d %7" PRId64 " %15.9g %9" PRId64 " %15.9g\n", r, s, e->row[s].samples,
-                e->row[s].loss, e->row[s].correct, (double)e->shard_gradient[s]);
+            fprintf(out, "  %4d %5d %7" PRId64 " %15.9g %9" PRId64 " %15.9g\n", r, s,
+                    e->row[s].samples, e->row[s].loss, e->row[s].correct,
+                    (double)e->shard_gradient[s]);
         }
-        put(p, "  rank %d owns shards %d..%d: %" PRId64 " samples\n", r, begin, end - 1, samples);
+        fprintf(out, "  rank %d owns shards %d..%d: %" PRId64 " samples\n", r, begin, end - 1,
+                samples);
     }
 }
 
-static void put_division(page *p, const ls_run *run, const ls_step_numbers *n)
+static void put_division(FILE *out, const ls_run *run, const ls_step_numbers *n)
 {
     const ls_explanation *e = run->explanation;
     const ls_parameter *parameter = &run->model.parameter[e->parameter];
     const float scale = (float)(1 / n->denominator);
-    put(p, "\nCombined, by the canonical tree over the shards\n"
-        "  samples %" PRId64 ", loss sum %.9g, gradient sum %.9g (folded again here: %.9g)\n",
-        n->totals.samples, n->totals.loss, (double)e->reduced,
-        (double)fold_float(e->shard_gradient, (size_t)run->config.shards));
-    put(p, "\nDivided, once\n  D = %.9g (--reduction %s), data loss = %.9g\n"
-        "  gradient = %.9g * (float)(1 / D) = %.9g\n", n->denominator,
-        ls_reduction_name(run->config.reduction), n->data_loss, (double)e->reduced,
-        (double)(e->reduced * scale));
+    fprintf(out, "\nCombined, by the canonical tree over the shards\n"
+            "  samples %" PRId64 ", loss sum %.9g, gradient sum %.9g (folded again here: %.9g)\n",
+            n->totals.samples, n->totals.loss, (double)e->reduced,
+            (double)fold_float(e->shard_gradient, (size_t)run->config.shards));
+    fprintf(out, "\nDivided, once\n  D = %.9g (--reduction %s), data loss = %.9g\n"
+            "  gradient = %.9g * (float)(1 / D) = %.9g\n", n->denominator,
+            ls_reduction_name(run->config.reduction), n->data_loss, (double)e->reduced,
+            (double)(e->reduced * scale));
     float g = e->reduced * scale;
     const float l1 = (float)run->config.l1;
     if (run->config.l2 > 0) g = ls_fmaf((float)(2 * run->config.l2), e->before, g);
     if (run->config.l1 > 0) g += e->before > 0 ? l1 : e->before < 0 ? -l1 : 0;
-    put(p, "\nRegularised, once\n  l1 %g, l2 %g: regulariser %.9g, loss %.9g, gradient %.9g\n",
-        run->config.l1, run->config.l2, n->regularizer, n->loss, (double)g);
-    put(p, "\nUpdated alike on every rank\n  gradient norm %.9g, clip factor 1 (no clipping), "
-        "learning rate %.9g\n  weights/%s[%zu]: %.9g -> %.9g, change %.9g; update norm %.9g\n"
-        "  digest of the weights on every rank: %016" PRIx64 "\n", n->grad_norm, n->lr,
-        parameter->name, e->element, (double)e->before, (double)e->after,
-        (double)(e->after - e->before), n->update_norm, n->digest);
+    fprintf(out, "\nRegularised, once\n"
+            "  l1 %g, l2 %g: regulariser %.9g, loss %.9g, gradient %.9g\n",
+            run->config.l1, run->config.l2, n->regularizer, n->loss, (double)g);
+    fprintf(out, "\nUpdated alike on every rank\n"
+            "  gradient norm %.9g, clip factor 1 (no clipping), learning rate %.9g\n"
+            "  weights/%s[%zu]: %.9g -> %.9g, change %.9g; update norm %.9g\n"
+            "  digest of the weights on every rank: %016" PRIx64 "\n", n->grad_norm, n->lr,
+            parameter->name, e->element, (double)e->before, (double)e->after,
+            (double)(e->after - e->before), n->update_norm, n->digest);
 }
 
 ls_status ls_explain_end(ls_rank *rank)
@@ -183,14 +168,17 @@ ls_status ls_explain_end(ls_rank *rank)
     if (k->rank != 0) return LS_OK;
     const ls_parameter *parameter = &run->model.parameter[e->parameter];
     LS_TRY(read_float(k, k->replica.weights + parameter->begin + e->element, &e->after));
-    page *p = calloc(1, sizeof *p);
-    if (!p) return ls_fail(LS_ERR_MEMORY, "no memory for a page");
-    put(p, "Step %" PRIu64 ": %d ranks, %d shards; gradients are those of weights/%s[%zu]\n",
-        run->config.explain_step, run->world_size, run->config.shards, parameter->name,
-        e->element);
-    put_shards(p, run);
-    put_division(p, run, &k->numbers);
-    if (run->observer->explain) run->observer->explain(run->observer->context, p->text);
-    free(p);
+    ls_page page;
+    char *text = NULL;
+    LS_TRY(ls_page_begin(&page));
+    fprintf(page.out,
+            "Step %" PRIu64 ": %d ranks, %d shards; gradients are those of weights/%s[%zu]\n",
+            run->config.explain_step, run->world_size, run->config.shards, parameter->name,
+            e->element);
+    put_shards(page.out, run);
+    put_division(page.out, run, &k->numbers);
+    LS_TRY(ls_page_end(&page, &text));
+    if (run->observer->explain) run->observer->explain(run->observer->context, text);
+    free(text);
     return LS_OK;
 }

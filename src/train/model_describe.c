@@ -9,11 +9,9 @@
  * Memory is what replica.h carves: weights, slots, one gradient arena per piece, the output of each
  * layer that makes one (flatten is a view), and two gradients of the largest output.
  */
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "page.h"
 #include "train/model.h"
 #include "unit.h"
 
@@ -38,35 +36,7 @@ void ls_model_macs(const ls_model *model, double *forward, double *step)
     }
 }
 
-/* -- text that grows --------------------------------------------------------------------------- */
-
-typedef struct {
-    char *text;     /* owned */
-    size_t used, room;
-    bool is_short;  /* of memory */
-} page;
-
-static void print(page *p, const char *format, ...) LS_PRINTF(2, 3);
-
-static void print(page *p, const char *format, ...)
-{
-    enum { LINE_BYTES = 512 };
-    if (p->room - p->used < LINE_BYTES) {
-        const size_t room = 2 * p->room + 4 * LINE_BYTES;
-        char *text = realloc(p->text, room);
-        if (!text) {
-            p->is_short = true;
-            return;
-        }
-        p->text = text;
-        p->room = room;
-    }
-    va_list values;
-    va_start(values, format);
-    const int n = vsnprintf(p->text + p->used, LINE_BYTES, format, values);
-    va_end(values);
-    p->used += n < LINE_BYTES ? (size_t)n : LINE_BYTES - 1;
-}
+/* -- the page ---------------------------------------------------------------------------------- */
 
 /* 1234567 as "1,234,567". */
 static const char *with_commas(size_t n, char out[32])
@@ -83,7 +53,7 @@ static const char *with_commas(size_t n, char out[32])
 }
 
 /* What the layer does, as the model file says it. */
-static void print_op(char out[96], const ls_layer *layer)
+static void op_text(const ls_layer *layer, char out[96])
 {
     const ls_conv_shape *conv = &layer->conv;
     const ls_pool_shape *pool = &layer->pool;
@@ -110,21 +80,21 @@ static size_t parameter_count(const ls_model *model, int index)
     return index < 0 ? 0 : model->parameter[index].count;
 }
 
-static void print_layers(page *p, const ls_model *model)
+static void print_layers(FILE *out, const ls_model *model)
 {
-    print(p, "%-16s %-32s %-14s %13s %13s\n", "layer", "op", "output", "parameters",
-          "multiply-adds");
+    fprintf(out, "%-16s %-32s %-14s %13s %13s\n", "layer", "op", "output", "parameters",
+            "multiply-adds");
     for (int i = 0; i < model->layer_count; i++) {
         const ls_layer *layer = &model->layer[i];
         char op[96], shape[LS_SHAPE_TEXT_BYTES], parameters[32], macs[32];
-        print_op(op, layer);
+        op_text(layer, op);
         with_commas(parameter_count(model, layer->kernel) + parameter_count(model, layer->bias),
                     parameters);
         with_commas((size_t)layer_macs(layer), macs);
-        print(p, "%-16s %-32s %-14s %13s %13s\n", layer->name, op,
-              ls_shape_text(layer->out, shape), parameters, macs);
+        fprintf(out, "%-16s %-32s %-14s %13s %13s\n", layer->name, op,
+                ls_shape_text(layer->out, shape), parameters, macs);
     }
-    print(p, "loss: %s\n", model->loss == LS_LOSS_MSE ? "mse" : "softmax-crossentropy");
+    fprintf(out, "loss: %s\n", model->loss == LS_LOSS_MSE ? "mse" : "softmax-crossentropy");
 }
 
 /* Floats per sample that a replica keeps: outputs, and the two gradients that pass back. */
@@ -141,7 +111,7 @@ static void count_activations(const ls_model *model, size_t *outputs, size_t *gr
     *gradients *= 2;
 }
 
-static void print_memory(page *p, const ls_model *model, size_t samples, int piece_count,
+static void print_memory(FILE *out, const ls_model *model, size_t samples, int piece_count,
                          int slot_count)
 {
     size_t outputs, gradients;
@@ -160,29 +130,26 @@ static void print_memory(page *p, const ls_model *model, size_t samples, int pie
     double sum = 0;
     char text[LS_UNIT_BYTES];
     for (int i = 0; i < 5; i++) sum += part[i].bytes;
-    print(p, "memory      about %s a replica with %zu samples:\n", ls_with_unit(sum, text), samples);
+    fprintf(out, "memory      about %s a replica with %zu samples:\n", ls_with_unit(sum, text),
+            samples);
     for (int i = 0; i < 5; i++) {
-        print(p, "            %10s  %s\n", ls_with_unit(part[i].bytes, text), part[i].what);
+        fprintf(out, "            %10s  %s\n", ls_with_unit(part[i].bytes, text), part[i].what);
     }
 }
 
 ls_status ls_model_describe(const ls_model *model, size_t samples, int piece_count,
                             int slot_count, char **text)
 {
-    page p = { 0 };
+    ls_page page;
     char total[32];
     double forward, step;
     ls_model_macs(model, &forward, &step);
-    print_layers(&p, model);
-    print(&p, "\nparameters  %s in %d tensors\n", with_commas(model->parameter_total, total),
-          model->parameter_count);
-    print(&p, "work        %.4g MFLOP a sample forward, %.4g MFLOP with backward\n",
-          2e-6 * forward, 2e-6 * step);
-    print_memory(&p, model, samples, piece_count, slot_count);
-    if (p.is_short) {
-        free(p.text);
-        return ls_fail(LS_ERR_MEMORY, "no memory for the description of '%s'", model->name);
-    }
-    *text = p.text;
-    return LS_OK;
+    LS_TRY(ls_page_begin(&page));
+    print_layers(page.out, model);
+    fprintf(page.out, "\nparameters  %s in %d tensors\n",
+            with_commas(model->parameter_total, total), model->parameter_count);
+    fprintf(page.out, "work        %.4g MFLOP a sample forward, %.4g MFLOP with backward\n",
+            2e-6 * forward, 2e-6 * step);
+    print_memory(page.out, model, samples, piece_count, slot_count);
+    return ls_page_end(&page, text);
 }

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/* page.c -- see page.h. A stream into memory (POSIX open_memstream). */
+#include "page.h"
+
+#include <stdlib.h>
+
+ls_status ls_page_begin(ls_page *page)
+{
+    *page = (ls_page){ .out = NULL };
+    page->out = open_memstream(&page->text, &page->bytes);
+    return page->out ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for a page of text");
+}
+
+ls_status ls_page_end(ls_page *page, char **text)
+{
+    const int failed = ferror(page->out);
+    *text = NULL;
+    if (fclose(page->out) != 0 || failed) {
+        free(page->text);
+        return ls_fail(LS_ERR_MEMORY, "no memory for a page of %zu bytes", page->bytes);
+    }
+    *text = page->text;
+    return LS_OK;
+}
