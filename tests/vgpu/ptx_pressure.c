@@ -10,6 +10,8 @@
 
 #include <stdlib.h>
 
+enum { MOST_REGISTERS = 255 }; /* of a thread; an assembler moves code until they suffice */
+
 typedef struct {
     uint32_t first, last; /* instructions, from 1; 0: never mentioned */
     unsigned bytes;
@@ -70,5 +72,5 @@ unsigned vgpu_register_pressure(const vgpu_code *code)
     }
     free(change);
     free(lives);
-    return most;
+    return most < MOST_REGISTERS ? most : MOST_REGISTERS;
 }
