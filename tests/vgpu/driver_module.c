@@ -228,7 +228,7 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
     if (function == NULL || name == NULL) return vgpu_leave(CUDA_ERROR_INVALID_VALUE);
     if (m == NULL || m->device != vgpu_current()) return vgpu_leave(CUDA_ERROR_INVALID_HANDLE);
     const vgpu_kernel *kernel = vgpu_program_kernel(m->program, name);
-    if (kernel == NULL) return vgpu_leave(vgpu_refuse(CUDA_ERROR_NOT_FOUND, "kernel %s", name));
+    if (kernel == NULL) return vgpu_leave(CUDA_ERROR_NOT_FOUND); /* a program tries its modules */
     for (size_t i = 0; i < m->function_count; i++) {
         const vgpu_function *f = vgpu_handle_find(VGPU_HANDLE_FUNCTION, m->functions[i]);
         *function = m->functions[i];
