@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* run.h -- what one training run consists of, and what each of its ranks carries.
  *
- * Internal to train/: trainer.c builds and frees a run, rank.c lives through it, step.c takes one
- * step, explain.c (explain.h) retells one.
+ * Internal to train/: trainer.c builds and frees a run, machine.c what it runs on, rank.c lives
+ * through it, step.c takes one step, explain.c (explain.h) retells one.
  *
  * Thread rule: an ls_run is written before the ranks start and read-only while they run, but for
  * the fields that say otherwise. An ls_rank belongs to its thread.
@@ -79,6 +79,16 @@ struct ls_run {
     char numerics_class[128], world[64], schedule[128], resume_line[512], resume_path[1200];
     struct ls_explanation *explanation; /* owned; NULL unless --explain-step */
 };
+
+/* machine.c: open devices, links, replicas and pipeline of a run whose configuration, data, model
+ * and steps are decided; `start` is where its batches begin. After an error what was made is freed
+ * by ls_machine_close, as after success. Errors: MEMORY, DEVICE, ARGUMENT. */
+LS_MUST_USE ls_status ls_machine_open(ls_run *run, const ls_progress *start);
+void ls_machine_close(ls_run *run); /* accepts one of which nothing was opened */
+
+/* machine.c: after a failure, may memory be freed? Not while a device may still write into it.
+ * Blocks: a second per stream at most. */
+bool ls_machine_is_drained(ls_run *run);
 
 /* step.c: one synchronous update. Collective. */
 LS_MUST_USE ls_status ls_step_take(ls_rank *rank);

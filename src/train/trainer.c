@@ -3,24 +3,19 @@
  *
  * Opening goes from what costs nothing to what costs much, so that a mistake is told before
  * anything is made: configuration, devices, data, model, the checkpoint to continue; then the run
- * folder; then memory, links, threads. Closing frees in reverse. Everything between is rank.c's.
+ * folder; then memory, links, threads (machine.c). Closing frees in reverse. Everything between is
+ * rank.c's.
  */
 #include "train/trainer.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "io/sampler.h"
-#include "train/explain.h"
 #include "train/run.h"
-
-enum { EVALUATION_ROWS = 64, PIPELINE_DEPTH = 3 };
-
-static const double DRAIN_SECONDS = 1;
 
 /* -- what the run is --------------------------------------------------------------------------- */
 
@@ -120,158 +115,6 @@ static ls_status plan_steps(ls_run *run, const ls_progress *start)
                  start->step_of_epoch * config->global_batch,
                  ls_schedule_rate(&config->schedule, config->lr, start->step));
     return LS_OK;
-}
-
-/* -- memory and machines ----------------------------------------------------------------------- */
-
-static ls_status open_device(ls_run *run, int rank)
-{
-    ls_rank *k = &run->rank[rank];
-    const ls_observer *observer = run->observer;
-    const bool spin = run->world_size * run->threads <= ls_core_count();
-    if (observer->open_device)
-        LS_TRY(observer->open_device(observer->context, rank, run->threads,
-                                     ls_group_progress(run->group), &k->device));
-    else
-        LS_TRY(ls_device_open(&run->list.device[rank], run->threads, spin,
-                              ls_group_progress(run->group), &k->device));
-    return k->device->kernels ? LS_OK : ls_kernels_bind(k->device);
-}
-
-static ls_status open_devices(ls_run *run)
-{
-    ls_device *device[LS_WORLD_MAX];
-    run->rank = calloc((size_t)run->world_size, sizeof *run->rank);
-    run->diverged = calloc((size_t)run->world_size, sizeof *run->diverged);
-    if (!run->rank || !run->diverged)
-        return ls_fail(LS_ERR_MEMORY, "no memory for %d ranks", run->world_size);
-    LS_TRY(ls_group_create(run->world_size, run->config.timeout_s, &run->group));
-    for (int r = 0; r < run->world_size; r++) {
-        run->rank[r].run = run;
-        run->rank[r].rank = r;
-        LS_TRY(open_device(run, r));
-        device[r] = run->rank[r].device;
-    }
-    return ls_topology_init(&run->topology, device, run->world_size, run->config.p2p);
-}
-
-/* Buckets follow the arena: the tensors of the last layer first. */
-static ls_status plan_buckets(ls_run *run)
-{
-    const ls_model *model = &run->model;
-    const int count = model->parameter_count;
-    size_t *end = calloc((size_t)count + 1, sizeof *end);
-    run->bucket = calloc((size_t)count + 1, sizeof *run->bucket);
-    if (!end || !run->bucket) {
-        free(end);
-        return ls_fail(LS_ERR_MEMORY, "no memory to plan %d tensors", count);
-    }
-    /* A tensor's end is the next begin in the arena. Count how many begin before or at it. */
-    for (int p = 0; p < count; p++) {
-        int place = 0;
-        size_t next = model->arena_floats;
-        for (int q = 0; q < count; q++) {
-            const size_t begin = model->parameter[q].begin;
-            place += begin < model->parameter[p].begin;
-            if (begin > model->parameter[p].begin && begin < next) next = begin;
-        }
-        end[place] = next;
-    }
-    run->bucket_count = ls_bucket_plan(end, count, run->config.bucket_bytes, run->bucket);
-    free(end);
-    return LS_OK;
-}
-
-static ls_status open_comm(ls_run *run)
-{
-    ls_device *device[LS_WORLD_MAX];
-    size_t largest = 0;
-    for (int r = 0; r < run->world_size; r++) device[r] = run->rank[r].device;
-    LS_TRY(plan_buckets(run));
-    for (int b = 0; b < run->bucket_count; b++)
-        if (run->bucket[b].count > largest) largest = run->bucket[b].count;
-    const ls_comm_config config = {
-        .algorithm = run->config.allreduce,
-        .order = run->config.order,
-        .shard_count = run->config.shards,
-        .bucket_floats_max = largest,
-        .bucket_count_max = run->bucket_count + 2,
-        .gather_bytes_max = sizeof(ls_shard_sum),
-    };
-    return ls_comm_create(run->group, device, &run->topology, &config, &run->comm);
-}
-
-static ls_status open_rank(ls_run *run, int rank)
-{
-    ls_rank *k = &run->rank[rank];
-    const size_t events = (size_t)run->bucket_count + 1;
-    LS_TRY(ls_replica_init(&k->replica, &run->replica_config, rank, k->device));
-    LS_TRY(ls_evaluation_staging_init(&k->staging, &k->replica));
-    k->ready = calloc(events, sizeof *k->ready);
-    k->done = calloc(events, sizeof *k->done);
-    if (!k->ready || !k->done) return ls_fail(LS_ERR_MEMORY, "no memory for %zu events", events);
-    for (size_t e = 0; e < events; e++) {
-        LS_TRY(ls_event_init(&k->ready[e], k->device));
-        LS_TRY(ls_event_init(&k->done[e], k->device));
-    }
-    return LS_OK;
-}
-
-static ls_status open_pipeline(ls_run *run, const ls_progress *start)
-{
-    const ls_config *config = &run->config;
-    void *staging[LS_WORLD_MAX];
-    const uint64_t begin = start->epoch * run->steps_per_epoch + start->step_of_epoch;
-    const ls_pipeline_config pipeline = {
-        .dataset = run->dataset,
-        .seed = config->seed,
-        .shuffle = config->shuffle,
-        .drop_remainder = config->drop_remainder,
-        .global_batch = config->global_batch,
-        .world_size = run->world_size,
-        .shard_count = config->shards,
-        .accumulate = config->accumulate,
-        .reader_count = config->readers,
-        .depth = PIPELINE_DEPTH,
-        .first_epoch = (uint32_t)start->epoch,
-        .first_step = start->step_of_epoch,
-        .step_count = config->epochs > 0 ? config->epochs * run->steps_per_epoch - begin
-                                         : UINT64_MAX,
-        .group = run->group,
-    };
-    for (int r = 0; r < run->world_size; r++) {
-        ls_rank *k = &run->rank[r];
-        LS_TRY(ls_pinned_alloc(k->device, ls_pipeline_staging_bytes(&pipeline, r),
-                               &k->batch_memory));
-        staging[r] = k->batch_memory;
-    }
-    return ls_pipeline_create(&pipeline, staging, &run->pipeline);
-}
-
-static ls_status open_machine(ls_run *run, const ls_progress *start)
-{
-    const ls_config *config = &run->config;
-    run->replica_config = (ls_replica_config){
-        .model = &run->model,
-        .data = ls_dataset_describe(run->dataset),
-        .world_size = run->world_size,
-        .shard_count = config->shards,
-        .accumulate = config->accumulate,
-        .global_batch = config->global_batch,
-        .capacity_min = EVALUATION_ROWS,
-        .slot_count = ls_optimizer_slot_count(config->optimizer),
-        .l1 = config->l1,
-        .l2 = config->l2,
-        .seed = config->seed,
-        .training = true,
-    };
-    LS_TRY(open_devices(run));
-    LS_TRY(open_comm(run));
-    for (int r = 0; r < run->world_size; r++) LS_TRY(open_rank(run, r));
-    if (config->explain_step > 0) LS_TRY(ls_explanation_create(run));
-    LS_TRY(ls_evaluation_job_init(&run->test, run->dataset, LS_PART_TEST, run->world_size,
-                                  run->group, 0, false));
-    return open_pipeline(run, start);
 }
 
 /* -- where the run starts ---------------------------------------------------------------------- */
@@ -432,36 +275,10 @@ static void tell_warnings(const ls_run *run)
 
 /* -- closing ----------------------------------------------------------------------------------- */
 
-static void close_rank(ls_run *run, ls_rank *k)
-{
-    const size_t events = (size_t)run->bucket_count + 1;
-    for (size_t e = 0; e < events; e++) {
-        if (k->ready) ls_event_free(&k->ready[e]);
-        if (k->done) ls_event_free(&k->done[e]);
-    }
-    free(k->done);
-    free(k->ready);
-    ls_evaluation_staging_free(&k->staging);
-    ls_replica_free(&k->replica);
-    if (k->device) ls_pinned_release(k->device, k->batch_memory);
-}
-
 static void close_run(ls_run *run)
 {
-    ls_pipeline_destroy(run->pipeline);
-    ls_evaluation_job_free(&run->test);
-    ls_explanation_free(run->explanation);
-    for (int r = run->world_size - 1; run->rank && r >= 0; r--) close_rank(run, &run->rank[r]);
-    ls_comm_destroy(run->comm);
-    for (int r = run->world_size - 1; r >= 0; r--) {
-        if (run->rank) ls_device_close(run->rank[r].device);
-        if (run->diverged) free(run->diverged[r]);
-    }
-    ls_group_destroy(run->group);
-    free(run->bucket);
+    ls_machine_close(run);
     free(run->arena_host);
-    free(run->diverged);
-    free(run->rank);
     ls_run_folder_close(run->folder);
     ls_model_free(&run->model);
     ls_dataset_close(run->dataset);
@@ -479,7 +296,7 @@ static ls_status open_run(ls_run *run)
     if (status == LS_OK) status = open_data_and_model(run, &saved);
     if (status == LS_OK) status = plan_steps(run, &saved.progress);
     if (status == LS_OK) status = open_folder(run, &saved.progress);
-    if (status == LS_OK) status = open_machine(run, &saved.progress);
+    if (status == LS_OK) status = ls_machine_open(run, &saved.progress);
     if (status == LS_OK) status = load_weights(run, checkpoint);
     if (status == LS_OK) {
         if (checkpoint) {
@@ -500,16 +317,6 @@ static ls_status open_run(ls_run *run)
     return status;
 }
 
-/* After a failure, may memory be freed? Not while a device may still write into it. */
-static bool is_drained(ls_run *run)
-{
-    for (int r = 0; r < run->world_size; r++) {
-        if (!ls_comm_drain(run->comm, r, DRAIN_SECONDS)) return false;
-        if (!ls_stream_settles(&run->rank[r].replica.compute, DRAIN_SECONDS)) return false;
-    }
-    return true;
-}
-
 ls_status ls_train(const ls_config *config, const ls_observer *observer, ls_train_result *result)
 {
     ls_run *run = calloc(1, sizeof *run);
@@ -521,7 +328,7 @@ ls_status ls_train(const ls_config *config, const ls_observer *observer, ls_trai
     ls_status status = open_run(run);
     if (status == LS_OK) {
         status = ls_group_run(run->group, ls_rank_run, run, observer->stuck);
-        if (status != LS_OK && !is_drained(run)) observer->stuck();
+        if (status != LS_OK && !ls_machine_is_drained(run)) observer->stuck();
     }
     close_run(run);
     free(run);

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT */
+/* machine.c -- what a run runs on: a device, a replica and events for each rank, the links between
+ * them, the input pipeline.
+ *
+ *     devices -> topology -> buckets -> comm -> replicas -> pipeline
+ *
+ * Each is made from what stands before it, by the main thread, before a rank starts: how buckets
+ * are cut decides how large the comm's slots are, and how many events a rank needs. From then on
+ * nothing is allocated. What a rank's events mean: ready[b] is recorded when bucket b's sums are
+ * complete, done[b] when their exchange is; the last pair is for the rows of shard sums.
+ */
+#include <stdlib.h>
+
+#include "train/explain.h"
+#include "train/run.h"
+
+enum { EVALUATION_ROWS = 64, PIPELINE_DEPTH = 3 };
+
+static const double DRAIN_SECONDS = 1;
+
+/* -- opening ----------------------------------------------------------------------------------- */
+
+static ls_status open_device(ls_run *run, int rank)
+{
+    ls_rank *k = &run->rank[rank];
+    const ls_observer *observer = run->observer;
+    const bool spin = run->world_size * run->threads <= ls_core_count();
+    if (observer->open_device)
+        LS_TRY(observer->open_device(observer->context, rank, run->threads,
+                                     ls_group_progress(run->group), &k->device));
+    else
+        LS_TRY(ls_device_open(&run->list.device[rank], run->threads, spin,
+                              ls_group_progress(run->group), &k->device));
+    return k->device->kernels ? LS_OK : ls_kernels_bind(k->device);
+}
+
+static ls_status open_devices(ls_run *run)
+{
+    ls_device *device[LS_WORLD_MAX];
+    run->rank = calloc((size_t)run->world_size, sizeof *run->rank);
+    run->diverged = calloc((size_t)run->world_size, sizeof *run->diverged);
+    if (!run->rank || !run->diverged)
+        return ls_fail(LS_ERR_MEMORY, "no memory for %d ranks", run->world_size);
+    LS_TRY(ls_group_create(run->world_size, run->config.timeout_s, &run->group));
+    for (int r = 0; r < run->world_size; r++) {
+        run->rank[r].run = run;
+        run->rank[r].rank = r;
+        LS_TRY(open_device(run, r));
+        device[r] = run->rank[r].device;
+    }
+    return ls_topology_init(&run->topology, device, run->world_size, run->config.p2p);
+}
+
+/* Buckets follow the arena: the tensors of the last layer first. */
+static ls_status plan_buckets(ls_run *run)
+{
+    const ls_model *model = &run->model;
+    const int count = model->parameter_count;
+    size_t *end = calloc((size_t)count + 1, sizeof *end);
+    run->bucket = calloc((size_t)count + 1, sizeof *run->bucket);
+    if (!end || !run->bucket) {
+        free(end);
+        return ls_fail(LS_ERR_MEMORY, "no memory to plan %d tensors", count);
+    }
+    /* A tensor's end is the next begin in the arena. Count how many begin before or at it. */
+    for (int p = 0; p < count; p++) {
+        int place = 0;
+        size_t next = model->arena_floats;
+        for (int q = 0; q < count; q++) {
+            const size_t begin = model->parameter[q].begin;
+            place += begin < model->parameter[p].begin;
+            if (begin > model->parameter[p].begin && begin < next) next = begin;
+        }
+        end[place] = next;
+    }
+    run->bucket_count = ls_bucket_plan(end, count, run->config.bucket_bytes, run->bucket);
+    free(end);
+    return LS_OK;
+}
+
+static ls_status open_comm(ls_run *run)
+{
+    ls_device *device[LS_WORLD_MAX];
+    size_t largest = 0;
+    for (int r = 0; r < run->world_size; r++) device[r] = run->rank[r].device;
+    LS_TRY(plan_buckets(run));
+    for (int b = 0; b < run->bucket_count; b++)
+        if (run->bucket[b].count > largest) largest = run->bucket[b].count;
+    const ls_comm_config config = {
+        .algorithm = run->config.allreduce,
+        .order = run->config.order,
+        .shard_count = run->config.shards,
+        .bucket_floats_max = largest,
+        .bucket_count_max = run->bucket_count + 2,
+        .gather_bytes_max = sizeof(ls_shard_sum),
+    };
+    return ls_comm_create(run->group, device, &run->topology, &config, &run->comm);
+}
+
+static ls_status open_rank(ls_run *run, int rank)
+{
+    ls_rank *k = &run->rank[rank];
+    const size_t events = (size_t)run->bucket_count + 1;
+    LS_TRY(ls_replica_init(&k->replica, &run->replica_config, rank, k->device));
+    LS_TRY(ls_evaluation_staging_init(&k->staging, &k->replica));
+    k->ready = calloc(events, sizeof *k->ready);
+    k->done = calloc(events, sizeof *k->done);
+    if (!k->ready || !k->done) return ls_fail(LS_ERR_MEMORY, "no memory for %zu events", events);
+    for (size_t e = 0; e < events; e++) {
+        LS_TRY(ls_event_init(&k->ready[e], k->device));
+        LS_TRY(ls_event_init(&k->done[e], k->device));
+    }
+    return LS_OK;
+}
+
+static ls_status open_pipeline(ls_run *run, const ls_progress *start)
+{
+    const ls_config *config = &run->config;
+    void *staging[LS_WORLD_MAX];
+    const uint64_t begin = start->epoch * run->steps_per_epoch + start->step_of_epoch;
+    const ls_pipeline_config pipeline = {
+        .dataset = run->dataset,
+        .seed = config->seed,
+        .shuffle = config->shuffle,
+        .drop_remainder = config->drop_remainder,
+        .global_batch = config->global_batch,
+        .world_size = run->world_size,
+        .shard_count = config->shards,
+        .accumulate = config->accumulate,
+        .reader_count = config->readers,
+        .depth = PIPELINE_DEPTH,
+        .first_epoch = (uint32_t)start->epoch,
+        .first_step = start->step_of_epoch,
+        .step_count = config->epochs > 0 ? config->epochs * run->steps_per_epoch - begin
+                                         : UINT64_MAX,
+        .group = run->group,
+    };
+    for (int r = 0; r < run->world_size; r++) {
+        ls_rank *k = &run->rank[r];
+        LS_TRY(ls_pinned_alloc(k->device, ls_pipeline_staging_bytes(&pipeline, r),
+                               &k->batch_memory));
+        staging[r] = k->batch_memory;
+    }
+    return ls_pipeline_create(&pipeline, staging, &run->pipeline);
+}
+
+ls_status ls_machine_open(ls_run *run, const ls_progress *start)
+{
+    const ls_config *config = &run->config;
+    run->replica_config = (ls_replica_config){
+        .model = &run->model,
+        .data = ls_dataset_describe(run->dataset),
+        .world_size = run->world_size,
+        .shard_count = config->shards,
+        .accumulate = config->accumulate,
+        .global_batch = config->global_batch,
+        .capacity_min = EVALUATION_ROWS,
+        .slot_count = ls_optimizer_slot_count(config->optimizer),
+        .l1 = config->l1,
+        .l2 = config->l2,
+        .seed = config->seed,
+        .training = true,
+    };
+    LS_TRY(open_devices(run));
+    LS_TRY(open_comm(run));
+    for (int r = 0; r < run->world_size; r++) LS_TRY(open_rank(run, r));
+    if (config->explain_step > 0) LS_TRY(ls_explanation_create(run));
+    LS_TRY(ls_evaluation_job_init(&run->test, run->dataset, LS_PART_TEST, run->world_size,
+                                  run->group, 0, false));
+    return open_pipeline(run, start);
+}
+
+/* -- closing ----------------------------------------------------------------------------------- */
+
+bool ls_machine_is_drained(ls_run *run)
+{
+    for (int r = 0; r < run->world_size; r++) {
+        if (!ls_comm_drain(run->comm, r, DRAIN_SECONDS)) return false;
+        if (!ls_stream_settles(&run->rank[r].replica.compute, DRAIN_SECONDS)) return false;
+    }
+    return true;
+}
+
+static void close_rank(ls_run *run, ls_rank *k)
+{
+    const size_t events = (size_t)run->bucket_count + 1;
+    for (size_t e = 0; e < events; e++) {
+        if (k->ready) ls_event_free(&k->ready[e]);
+        if (k->done) ls_event_free(&k->done[e]);
+    }
+    free(k->done);
+    free(k->ready);
+    ls_evaluation_staging_free(&k->staging);
+    ls_replica_free(&k->replica);
+    if (k->device) ls_pinned_release(k->device, k->batch_memory);
+}
+
+void ls_machine_close(ls_run *run)
+{
+    ls_pipeline_destroy(run->pipeline);
+    ls_evaluation_job_free(&run->test);
+    ls_explanation_free(run->explanation);
+    for (int r = run->world_size - 1; run->rank && r >= 0; r--) close_rank(run, &run->rank[r]);
+    ls_comm_destroy(run->comm);
+    for (int r = run->world_size - 1; r >= 0; r--) {
+        if (run->rank) ls_device_close(run->rank[r].device);
+        if (run->diverged) free(run->diverged[r]);
+    }
+    ls_group_destroy(run->group);
+    free(run->bucket);
+    free(run->diverged);
+    free(run->rank);
+}
