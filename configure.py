@@ -34,8 +34,8 @@ SOURCES = {
            "dataset_digits dataset_idx dataset_npy dataset_report dataset_scale dataset_spec json "
            "new_file pipeline run_folder sampler"),
     "train": ("apply builtin config config_value environment evaluate explain layers machine "
-              "metrics model_describe model_init model_parse optimizer rank replica resume schedule "
-              "state step trainer"),
+              "metrics model_describe model_init model_parse optimizer rank replica resume "
+              "schedule state step trainer"),
     "cli": ("console data devices eval options predict report scratch_folder show signals train "
             "verify"),  # without main.c, which is not part of the library
 }
