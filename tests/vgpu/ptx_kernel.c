@@ -236,6 +236,17 @@ static bool parse_scope(vgpu_parser *parser, unsigned depth)
     return true;
 }
 
+/* What an assembler needs: about as many as live at once, but never more than leaves room for a
+ * block of the most threads that the kernel says it may have. */
+static unsigned register_estimate(const vgpu_code *code)
+{
+    const unsigned pressure = vgpu_register_pressure(code), all = 65536, unit = 8, most = 255;
+    if (code->kernel.max_threads == 1024) return pressure; /* said nothing, or cannot have more */
+    const unsigned room = all / code->kernel.max_threads / unit * unit;
+    const unsigned limit = room < most ? room : most;
+    return pressure < limit ? pressure : limit;
+}
+
 /* Falling off the end is a return. */
 static bool close_body(vgpu_parser *parser)
 {
@@ -245,7 +256,7 @@ static bool close_body(vgpu_parser *parser)
     if (!end) return false;
     *end = (vgpu_instruction){.op = vgpu_table_find("ret", 3), .kind = VGPU_EXIT, .text = "ret;",
                               .line = parser->token.line};
-    code->kernel.register_estimate = vgpu_register_pressure(code);
+    code->kernel.register_estimate = register_estimate(code);
     return true;
 }
 
