@@ -164,6 +164,8 @@ ls_status ls_explain_end(ls_rank *rank)
     ls_rank *k = rank;
     const ls_run *run = k->run;
     ls_explanation *e = run->explanation;
+    /* Makes what each rank wrote of its shards visible to rank 0. The others do not write again:
+     * one step is explained. */
     LS_TRY(ls_barrier_wait(run->group, k->rank, "explaining a step"));
     if (k->rank != 0) return LS_OK;
     const ls_parameter *parameter = &run->model.parameter[e->parameter];

@@ -264,6 +264,8 @@ static ls_status find_divergence(ls_rank *k, const uint64_t *digest)
     run->diverged[k->rank] = copy; /* freed with the run */
     if (!copy) return ls_fail(LS_ERR_MEMORY, "no memory to compare diverged weights");
     LS_TRY(ls_replica_fetch(&k->replica, copy, k->replica.weights, run->group));
+    /* The barrier makes every rank's copy visible to rank 0, which alone reads them; the one below
+     * keeps the others from going on, until rank 0's error ends their wait. */
     LS_TRY(ls_barrier_wait(run->group, k->rank, "the comparison of diverged weights"));
     const int good = reference_rank(digest, run->world_size);
     int bad = 0;
