@@ -125,11 +125,10 @@ static void print_groups(const ls_checkpoint *checkpoint)
 
 static void print_tensors(const ls_checkpoint *checkpoint)
 {
-    static const char *const type[] = { "F32", "F64", "I64", "U32" };
     printf("\ntensors:\n");
     for (int i = 0; i < ls_checkpoint_tensor_count(checkpoint); i++) {
         const ls_saved_tensor *t = ls_checkpoint_tensor_at(checkpoint, i);
-        printf("  %-40s %s [", t->name, type[t->dtype]);
+        printf("  %-40s %s [", t->name, ls_dtype_name(t->dtype));
         for (int d = 0; d < t->dims; d++) printf("%s%zu", d > 0 ? ", " : "", t->shape[d]);
         printf("]\n");
     }

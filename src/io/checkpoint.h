@@ -40,6 +40,13 @@ typedef struct {
     const void *data;                /* host memory, little-endian, dense */
 } ls_saved_tensor;
 
+/* "F32"; bytes of an element. Pure. */
+const char *ls_dtype_name(ls_dtype dtype);
+size_t ls_dtype_bytes(ls_dtype dtype);
+
+/* Elements of a tensor, a product that is known to fit. Pure. */
+size_t ls_saved_tensor_count(const ls_saved_tensor *tensor);
+
 typedef struct {
     const char *key;  /* no blanks; not "crc32c/..." */
     const char *text; /* UTF-8 */
@@ -69,7 +76,6 @@ int ls_checkpoint_tensor_count(const ls_checkpoint *checkpoint);
 const ls_saved_tensor *ls_checkpoint_tensor_at(const ls_checkpoint *checkpoint, int i);
 const ls_saved_tensor *ls_checkpoint_tensor(const ls_checkpoint *checkpoint, const char *name);
 const char *ls_checkpoint_text(const ls_checkpoint *checkpoint, const char *key);
-size_t ls_dtype_bytes(ls_dtype dtype);
 
 /* SHA-256 (64 hexadecimal digits and NUL) of the group of tensors whose names start with `prefix`
  * ("weights/"), ascending by name; of each: name and NUL, dtype ("F32") and NUL, the number of

@@ -49,10 +49,4 @@ LS_MUST_USE ls_status ls_header_write(const ls_saved_tensor *const *tensor, int 
                                       const ls_saved_text *text, int text_count, char **json,
                                       size_t *byte_count);
 
-/* "F32". Pure. */
-const char *ls_dtype_name(ls_dtype dtype);
-
-/* Elements of a tensor, a product that is known to fit. Pure. */
-size_t ls_saved_tensor_count(const ls_saved_tensor *tensor);
-
 #endif

@@ -36,11 +36,15 @@ const char *ls_model_builtin(const char *name)
 static ls_status unknown_model(const char *name, int error)
 {
     const char *nearest = error == ENOENT ? ls_nearest_name(name, names) : NULL;
+    char all[160] = "";
+    for (int i = 0; names[i]; i++) {
+        const size_t used = strlen(all);
+        snprintf(all + used, sizeof all - used, "%s%s", i > 0 ? ", " : "", names[i]);
+    }
     return ls_fail(LS_ERR_ARGUMENT,
                    "model '%.200s': no built-in model has this name, and as a file: %s%s%s%s "
-                   "(built in: digits-cnn, cifar10-cnn, mnist-mlp, mlp, linear)", name,
-                   strerror(error), nearest ? "; did you mean '" : "", nearest ? nearest : "",
-                   nearest ? "'?" : "");
+                   "(built in: %s)", name, strerror(error), nearest ? "; did you mean '" : "",
+                   nearest ? nearest : "", nearest ? "'?" : "", all);
 }
 
 static ls_status read_text(const char *path, FILE *file, char *text)

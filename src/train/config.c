@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/json.h"
+#include "page.h"
 #include "train/config_value.h"
 
 static const char *const optimizers[] = { "sgd", "momentum", "adam", NULL };
@@ -213,16 +213,15 @@ static bool is_place(const ls_option *option)
 
 ls_status ls_config_write(const ls_config *config, char **text)
 {
-    ls_json_writer w = { 0 };
+    ls_page page;
+    LS_TRY(ls_page_begin(&page));
     for (const ls_option *o = options; o->name; o++) {
-        char value[LS_TEXT_BYTES], line[LS_TEXT_BYTES + 64];
+        char value[LS_TEXT_BYTES];
         ls_config_value(config, o, value, sizeof value);
-        const int count = snprintf(line, sizeof line, "%s%s%s%s\n",
-                                   is_place(o) || !value[0] ? "# " : "", o->name,
-                                   value[0] ? " " : "", value);
-        ls_json_write_raw(&w, line, (size_t)count);
+        fprintf(page.out, "%s%s%s%s\n", is_place(o) || !value[0] ? "# " : "", o->name,
+                value[0] ? " " : "", value);
     }
-    return ls_json_write_end(&w, text, NULL);
+    return ls_page_end(&page, text);
 }
 
 /* "name value" in `line`, which is changed. */

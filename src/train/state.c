@@ -90,18 +90,11 @@ static ls_status list_tensors(const ls_run_state *state, ls_saved_tensor **out, 
     return LS_OK;
 }
 
-static size_t tensor_count(const ls_saved_tensor *tensor)
-{
-    size_t count = 1;
-    for (int d = 0; d < tensor->dims; d++) count *= tensor->shape[d];
-    return count;
-}
-
 static ls_status check_finite(const ls_saved_tensor *tensor, int count)
 {
     for (int t = 0; t < count; t++) {
         const float *x = tensor[t].data;
-        const size_t elements = tensor_count(&tensor[t]);
+        const size_t elements = ls_saved_tensor_count(&tensor[t]);
         for (size_t i = 0; i < elements; i++)
             if (!isfinite(x[i]))
                 return ls_fail(LS_ERR_NONFINITE, "%s: element %zu is %g: not saved",
