@@ -967,6 +967,23 @@ static void test_a_launch_ends_when_it_is_told_to(void **state)
     vgpu_program_destroy(program);
 }
 
+static void test_parameters_lie_as_in_a_struct_of_c(void **state)
+{
+    (void)state;
+    vgpu_program *program =
+        load(".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry test(\n"
+             ".param .u32 n, .param .u64 .ptr .global .align 1 p, .param .u8 c,\n"
+             ".param .align 16 .b8 s[20], .param .f32 f)\n.maxntid 8, 4, 2\n{ ret; }\n");
+    const vgpu_kernel *kernel = kernel_of(program, "test");
+    static const size_t offsets[] = {0, 8, 16, 32, 52}, sizes[] = {4, 8, 1, 20, 4};
+    assert_int_equal(kernel->param_count, 5);
+    assert_memory_equal(kernel->param_offset, offsets, sizeof offsets);
+    assert_memory_equal(kernel->param_size, sizes, sizeof sizes);
+    assert_int_equal(kernel->param_bytes, 56);
+    assert_int_equal(kernel->max_threads, 64);
+    vgpu_program_destroy(program);
+}
+
 static void test_a_kernel_tells_what_it_needs(void **state)
 {
     (void)state;
@@ -1012,6 +1029,7 @@ int main(void)
         cmocka_unit_test(test_what_is_read_incoherently_is_not_written),
         cmocka_unit_test(test_a_launch_beyond_the_limits_is_refused),
         cmocka_unit_test(test_a_launch_ends_when_it_is_told_to),
+        cmocka_unit_test(test_parameters_lie_as_in_a_struct_of_c),
         cmocka_unit_test(test_a_kernel_tells_what_it_needs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
