@@ -76,9 +76,9 @@ VGPU = ("driver_call driver_config driver_copy driver_device driver_error driver
         "ptx_memory ptx_parse ptx_pressure ptx_program ptx_rows ptx_run ptx_symbol ptx_table")
 
 # -- tests: tests/support/<name>.c, tests/unit/<name>.c ----------------------------------------
-TEST_SUPPORT = ("conformance convolution data_folder faulty_device fresh_process late_device "
-                "machines naive product ranks reduction reference training virtual_driver "
-                "virtual_machine")
+TEST_SUPPORT = ("conformance convolution data_folder faulty_device fresh_process gpu_arrays "
+                "late_device machines naive product ranks reduction reference training "
+                "virtual_driver virtual_machine")
 # check, check-asan, check-tsan
 TESTS = ("test_activation test_all_reduce test_arena test_batch_sum test_broken_data "
          "test_bucket test_checkpoint test_cifar10 test_cli test_config test_conv test_crc32c "
@@ -100,7 +100,7 @@ TESTS_OF_PROGRAM = "test_cli long_kills"
 TESTS_OF_VGPU = "test_vgpu_driver test_vgpu_launch test_vgpu_order test_vgpu_ptx"
 
 # check-cuda, check-cuda-asan, check-cuda-tsan: on the virtual GPU
-TESTS_CUDA = "test_cuda_device"
+TESTS_CUDA = "test_cuda_device test_cuda_elements test_cuda_products"
 
 TOOLCHAIN_BEGIN = "# -- toolchain: all that may differ on your machine; edit by hand "
 TOOLCHAIN_END = "# -- end of toolchain "

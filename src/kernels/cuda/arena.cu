@@ -234,9 +234,10 @@ LS_INLINE void fold_sums(const double *sum, double *out, uint32_t count)
 {
     __shared__ double value[LS_CUDA_TENSOR_GROUPS];
     __syncthreads(); /* the other sum may still be read */
+    if (threadIdx.x == 0) value[0] = 0.0; /* the root of a tree without leaves */
     for (uint32_t i = threadIdx.x; i < count; i += LS_CUDA_THREADS) value[i] = sum[i];
     tree_in_place(value, count);
-    if (threadIdx.x == 0) *out = count > 0 ? value[0] : 0.0;
+    if (threadIdx.x == 0) *out = value[0];
 }
 
 /* Words of groups begin .. end-1, combined in thread 0. */
