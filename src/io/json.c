@@ -26,9 +26,7 @@ void ls_number_text(double x, char out[LS_NUMBER_BYTES])
     }
 }
 
-/* Bytes of the UTF-8 character at p ([byte_count], not 0), 0 if it is none: a wrong or missing
- * continuation byte, an overlong form, a surrogate, or a value above 0x10FFFF. */
-static size_t utf8_bytes_at(const unsigned char *p, size_t byte_count)
+size_t ls_utf8_bytes_at(const unsigned char *p, size_t byte_count)
 {
     if (p[0] < 0x80) return 1;
     const size_t bytes = p[0] < 0xC2 ? 0 : p[0] < 0xE0 ? 2 : p[0] < 0xF0 ? 3 : p[0] < 0xF5 ? 4 : 0;
@@ -158,7 +156,8 @@ static ls_status read_character(ls_json_reader *r, char *out, size_t *bytes)
 {
     if (!is_at(r, '\\')) {
         const unsigned char *p = (const unsigned char *)r->text + r->at;
-        *bytes = r->at < r->byte_count && *p >= 0x20 ? utf8_bytes_at(p, r->byte_count - r->at) : 0;
+        const size_t left = r->byte_count - r->at;
+        *bytes = left > 0 && *p >= 0x20 ? ls_utf8_bytes_at(p, left) : 0;
         if (*bytes == 0) return ls_json_expected(r, "a character of a string in UTF-8");
         memcpy(out, p, *bytes);
         r->at += *bytes;
@@ -291,7 +290,7 @@ static void write_quoted(ls_json_writer *w, const char *text)
     size_t begin = 0, i = 0; /* plain characters not yet written: [begin, i) */
     write_text(w, "\"");
     while (i < byte_count) {
-        const size_t bytes = utf8_bytes_at(p + i, byte_count - i);
+        const size_t bytes = ls_utf8_bytes_at(p + i, byte_count - i);
         if (bytes > 0 && p[i] >= 0x20 && p[i] != '"' && p[i] != '\\') {
             i += bytes;
             continue;

@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/json.h"
 #include "nearest.h"
 
 enum { WORDS_MAX = 32, SUGGESTION_BYTES = 96 };
@@ -79,6 +80,7 @@ static const char *suggestion(const char *text, const char *const *names,
 
 static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
 /* Cut the line [begin, end) of `copy` into words; a comment ends it. */
 static ls_status split_line(parser *p, char *copy, size_t begin, size_t end, int line)
@@ -315,11 +317,10 @@ static ls_status read_option(const parser *p, const word *w, ls_parsed_layer *x,
 
 static bool is_name(const char *text)
 {
-    if (!text[0] || is_digit(text[0]) || strlen(text) >= LS_NAME_BYTES) return false;
+    if (!is_letter(text[0]) || strlen(text) >= LS_NAME_BYTES) return false;
     for (; *text; text++) {
         const char c = *text;
-        const bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-        if (!is_letter && !is_digit(c) && c != '_' && c != '-' && c != '.') return false;
+        if (!is_letter(c) && !is_digit(c) && c != '_' && c != '-' && c != '.') return false;
     }
     return true;
 }
@@ -488,6 +489,25 @@ static ls_status read_line(parser *p)
     return is_loss ? read_loss(p) : read_layer(p, name, op, row);
 }
 
+/* A checkpoint keeps the text, comments too, as JSON: bytes that are no UTF-8 would come back
+ * changed, and the run could not be resumed. */
+static ls_status check_utf8(const char *file, const char *text, size_t bytes)
+{
+    ls_model_place place = { .line = 1, .column = 1 };
+    while (place.begin < bytes) {
+        const unsigned char *p = (const unsigned char *)text + place.begin;
+        const size_t count = ls_utf8_bytes_at(p, bytes - place.begin);
+        if (count == 0) {
+            return ls_model_fail(file, place, "found byte 0x%02x, which begins no UTF-8 character; "
+                                 "a model file is UTF-8 text", *p);
+        }
+        place.column += (int)count;
+        place.begin += count;
+        if (*p == '\n') place = (ls_model_place){ place.line + 1, 1, place.begin, 0 };
+    }
+    return LS_OK;
+}
+
 ls_status ls_model_parse(const char *name, const char *text, ls_parsed_model *out)
 {
     *out = (ls_parsed_model){ 0 };
@@ -496,6 +516,7 @@ ls_status ls_model_parse(const char *name, const char *text, ls_parsed_model *ou
         return ls_fail(LS_ERR_ARGUMENT, "%s: %zu bytes; a model file has at most %d", name, bytes,
                        LS_MODEL_TEXT_BYTES_MAX);
     }
+    LS_TRY(check_utf8(name, text, bytes));
     parser p = { .file = name, .out = out };
     char *copy = malloc(bytes + 1);
     out->layer = calloc(LS_MODEL_LAYERS_MAX, sizeof *out->layer);

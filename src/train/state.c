@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINE_BYTES = 512 };
+enum { LINE_BYTES = 512, COUNT_DIGITS = 15 };
+
+static const char format_name[] = "lockstep checkpoint 1";
 
 void ls_numerics_class(const ls_config *config, int world_size, char *out, size_t bytes)
 {
@@ -42,10 +44,13 @@ static bool read_numbers(const char *text, double *out, int count)
     return *text == '\0';
 }
 
+/* A count that was written as a double; beyond 2^53 they are no counts. */
+static bool is_count(double x) { return x >= 0 && x <= 0x1p53 && x == floor(x); }
+
 static bool read_line(const char *text, ls_history_line *line)
 {
     double x[11];
-    if (!read_numbers(text, x, 11)) return false;
+    if (!read_numbers(text, x, 11) || !is_count(x[0]) || !is_count(x[1])) return false;
     *line = (ls_history_line){
         .epoch = (uint64_t)x[0], .step = (uint64_t)x[1], .lr = x[2], .loss = x[3],
         .val_loss = x[4], .seconds = x[5], .samples_per_second = x[6],
@@ -134,7 +139,7 @@ static ls_status save_with_config(const char *path, const ls_run_state *state,
     write_line(&p->best, best);
     write_line(&p->last, last);
     const ls_saved_text text[] = {
-        { "format", "lockstep checkpoint 1" },
+        { "format", format_name },
         { saved_key[LS_SAVED_CLASS], state->numerics_class },
         { "step", step }, { "epoch", epoch }, { "step_of_epoch", step_of_epoch },
         { "epoch_sums", sums }, { "best", best }, { "last", last },
@@ -176,10 +181,11 @@ static ls_status read_count(const ls_checkpoint *checkpoint, const char *path, c
 {
     const char *text = ls_checkpoint_text(checkpoint, key);
     if (!text) return missing_text(path, key);
-    char *end;
-    *out = strtoull(text, &end, 10);
-    if (end == text || *end)
-        return ls_fail(LS_ERR_FORMAT, "%s: %s is \"%s\", expected a count", path, key, text);
+    const size_t digits = strspn(text, "0123456789");
+    if (digits == 0 || digits > COUNT_DIGITS || text[digits])
+        return ls_fail(LS_ERR_FORMAT, "%s: %s is \"%.60s\", expected a whole number of at most %d "
+                       "digits", path, key, text, COUNT_DIGITS);
+    *out = strtoull(text, NULL, 10);
     return LS_OK;
 }
 
@@ -193,29 +199,59 @@ static ls_status read_progress(ls_progress *p, const ls_checkpoint *checkpoint, 
     const char *last = ls_checkpoint_text(checkpoint, "last");
     double x[5];
     if (!sums || !best || !last) return missing_text(path, "epoch_sums, best or last");
-    if (!read_numbers(sums, x, 5) || !read_line(best, &p->best) || !read_line(last, &p->last))
-        return ls_fail(LS_ERR_FORMAT, "%s: epoch_sums \"%s\", best \"%s\", last \"%s\": expected "
-                       "5, 11 and 11 numbers", path, sums, best, last);
+    if (!read_numbers(sums, x, 5) || !is_count(x[3]) || !is_count(x[4]) ||
+        !read_line(best, &p->best) || !read_line(last, &p->last))
+        return ls_fail(LS_ERR_FORMAT, "%s: epoch_sums \"%.200s\", best \"%.200s\", last "
+                       "\"%.200s\": expected 5, 11 and 11 numbers, the counts among them whole",
+                       path, sums, best, last);
     p->sums = (ls_epoch_sums){ .loss = x[0], .error = x[1], .square = x[2],
                                .samples = (int64_t)x[3], .correct = (int64_t)x[4] };
+    return LS_OK;
+}
+
+static ls_status check_format(const ls_checkpoint *checkpoint, const char *path)
+{
+    const char *format = ls_checkpoint_text(checkpoint, "format");
+    if (!format) return missing_text(path, "format");
+    if (strcmp(format, format_name) == 0) return LS_OK;
+    return ls_fail(LS_ERR_FORMAT, "%s: its format is \"%.60s\", expected \"%s\"", path, format,
+                   format_name);
+}
+
+/* Read the text `what`, or check it: an ARGUMENT of a user; in a checkpoint it is damage. */
+static ls_status as_format(ls_status status, const char *path, const char *what)
+{
+    if (status != LS_ERR_ARGUMENT) return status;
+    return ls_fail(LS_ERR_FORMAT, "%s: its %s: %s", path, what, ls_last_error());
+}
+
+/* The stored model needs no data to be read: its sizes are written out. */
+static ls_status check_model(const ls_saved_run *saved, const char *path)
+{
+    ls_model model;
+    LS_TRY(as_format(ls_model_init(&model, "line", saved->text[LS_SAVED_MODEL], NULL), path,
+                     "model"));
+    ls_model_free(&model);
     return LS_OK;
 }
 
 ls_status ls_saved_run_init(ls_saved_run *saved, const ls_checkpoint *checkpoint,
                             const char *path)
 {
+    LS_TRY(check_format(checkpoint, path));
     LS_TRY(read_progress(&saved->progress, checkpoint, path));
     const char *config = ls_checkpoint_text(checkpoint, "config");
     if (!config) return missing_text(path, "config");
     ls_config_init(&saved->config);
-    LS_TRY(ls_config_parse(&saved->config, path, config));
+    LS_TRY(as_format(ls_config_parse(&saved->config, "line", config), path, "configuration"));
+    LS_TRY(as_format(ls_config_check(&saved->config), path, "configuration"));
     for (int i = 0; i < LS_SAVED_COUNT; i++) {
         const char *text = ls_checkpoint_text(checkpoint, saved_key[i]);
         if (!text) return missing_text(path, saved_key[i]);
         saved->text[i] = strdup(text);
         if (!saved->text[i]) return ls_fail(LS_ERR_MEMORY, "no memory for %s", saved_key[i]);
     }
-    return LS_OK;
+    return check_model(saved, path);
 }
 
 void ls_saved_run_free(ls_saved_run *saved)

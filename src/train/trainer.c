@@ -71,12 +71,27 @@ static ls_status open_model(ls_run *run, const char *stored)
     return LS_OK;
 }
 
+/* Can this program give the bits that the run would have had? With --order fast the number of
+ * ranks is part of the class, at its end, and another number is the user's choice. */
+static ls_status check_class(const ls_run *run, const ls_saved_run *saved)
+{
+    const char *stored = saved->text[LS_SAVED_CLASS], *ours = run->numerics_class;
+    const char *stored_end = strstr(stored, " N="), *our_end = strstr(ours, " N=");
+    const size_t count = stored_end ? (size_t)(stored_end - stored) : strlen(stored);
+    const size_t our_count = our_end ? (size_t)(our_end - ours) : strlen(ours);
+    if (count == our_count && strncmp(stored, ours, count) == 0) return LS_OK;
+    return ls_fail(LS_ERR_FORMAT, "%s: numerics class \"%.120s\", expected \"%s\": the run would "
+                   "not continue with the same bits; --init starts a new one from its weights",
+                   run->resume_path, stored, ours);
+}
+
 static ls_status open_data_and_model(ls_run *run, const ls_saved_run *saved)
 {
     ls_config *config = &run->config;
     LS_TRY(ls_dataset_open(config->data, &run->dataset));
     const ls_dataset_info *data = ls_dataset_describe(run->dataset);
     const bool resumed = run->resume_path[0] != '\0';
+    if (resumed) LS_TRY(check_class(run, saved));
     if (resumed && strcmp(ls_dataset_identity(run->dataset), saved->text[LS_SAVED_IDENTITY]) != 0)
         return ls_fail(LS_ERR_FORMAT, "--data %s: not the data of the run that continues: "
                        "identity %.16s..., expected %.16s... (%s)", config->data,
@@ -92,6 +107,18 @@ static ls_status open_data_and_model(ls_run *run, const ls_saved_run *saved)
     return LS_OK;
 }
 
+/* A run's place in time, against the length of its epochs. */
+static ls_status check_progress(const ls_run *run, const ls_progress *start)
+{
+    if (start->epoch <= UINT32_MAX && start->step_of_epoch < run->steps_per_epoch &&
+        start->step <= start->epoch * run->steps_per_epoch + start->step_of_epoch)
+        return LS_OK;
+    return ls_fail(LS_ERR_FORMAT, "%s: step %" PRIu64 ", epoch %" PRIu64 ", step_of_epoch %" PRIu64
+                   ": expected no more than the data have, with %" PRIu64 " steps an epoch",
+                   run->resume_path, start->step, start->epoch, start->step_of_epoch,
+                   run->steps_per_epoch);
+}
+
 static uint64_t min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 /* Steps of an epoch and of the whole run. */
@@ -104,6 +131,7 @@ static ls_status plan_steps(ls_run *run, const ls_progress *start)
     if (run->steps_per_epoch == 0)
         return ls_fail(LS_ERR_ARGUMENT, "--drop-remainder: %zu training samples do not fill one "
                        "batch of %" PRIu64, samples, config->global_batch);
+    if (run->resume_path[0]) LS_TRY(check_progress(run, start));
     run->last_step = config->epochs > 0 ? config->epochs * run->steps_per_epoch : UINT64_MAX;
     if (config->steps > 0) run->last_step = min_u64(run->last_step, config->steps);
     ls_schedule_fill(&config->schedule, run->last_step);
@@ -286,7 +314,8 @@ static void close_run(ls_run *run)
 
 /* -- the run ----------------------------------------------------------------------------------- */
 
-/* Everything up to the first step. */
+/* Everything up to the first step. The folder is opened last: what fails before leaves no trace of
+ * a run in it, and the same command can be given again. */
 static ls_status open_run(ls_run *run)
 {
     ls_checkpoint *checkpoint = NULL;
@@ -295,9 +324,9 @@ static ls_status open_run(ls_run *run)
     if (status == LS_OK) status = resolve_config(run);
     if (status == LS_OK) status = open_data_and_model(run, &saved);
     if (status == LS_OK) status = plan_steps(run, &saved.progress);
-    if (status == LS_OK) status = open_folder(run, &saved.progress);
     if (status == LS_OK) status = ls_machine_open(run, &saved.progress);
     if (status == LS_OK) status = load_weights(run, checkpoint);
+    if (status == LS_OK) status = open_folder(run, &saved.progress);
     if (status == LS_OK) {
         if (checkpoint) {
             const size_t used = strlen(run->resume_line);
@@ -319,6 +348,7 @@ static ls_status open_run(ls_run *run)
 
 ls_status ls_train(const ls_config *config, const ls_observer *observer, ls_train_result *result)
 {
+    ls_record cause;
     ls_run *run = calloc(1, sizeof *run);
     if (!run) return ls_fail(LS_ERR_MEMORY, "no memory for a run");
     *result = (ls_train_result){ .epochs = 0 };
@@ -328,9 +358,14 @@ ls_status ls_train(const ls_config *config, const ls_observer *observer, ls_trai
     ls_status status = open_run(run);
     if (status == LS_OK) {
         status = ls_group_run(run->group, ls_rank_run, run, observer->stuck);
-        if (status != LS_OK && !ls_machine_is_drained(run)) observer->stuck();
+        ls_record_keep(&cause);
+        const bool drained = status == LS_OK || ls_machine_is_drained(run);
+        ls_record_restore(&cause);
+        if (!drained) observer->stuck();
     }
+    ls_record_keep(&cause);
     close_run(run);
+    ls_record_restore(&cause);
     free(run);
     return status;
 }

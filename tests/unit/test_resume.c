@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "io/checkpoint.h"
 #include "support/training.h"
 
 static training *tiny_create(void)
@@ -147,6 +148,91 @@ static void test_a_file_of_weights_does_not_resume_but_starts_a_run(void **state
     training_set(t, "resume", path);
     assert_int_equal(training_run(t), LS_ERR_FORMAT);
     assert_non_null(strstr(ls_last_error(), "--init"));
+    training_destroy(t);
+}
+
+/* The checkpoint at `from` again at `to`, sound but with another text under `key`. */
+static void forge(const char *from, const char *to, const char *key, const char *text)
+{
+    enum { TENSORS_MAX = 32 };
+    static const char *const keys[] = { "format", "class", "step", "epoch", "step_of_epoch",
+                                        "epoch_sums", "best", "last", "world", "data",
+                                        "data_identity", "model_name", "model", "config" };
+    enum { KEY_COUNT = sizeof keys / sizeof keys[0] };
+    ls_checkpoint *checkpoint;
+    ls_saved_tensor tensor[TENSORS_MAX];
+    ls_saved_text texts[KEY_COUNT];
+    assert_int_equal(ls_checkpoint_open(from, &checkpoint), LS_OK);
+    const int count = ls_checkpoint_tensor_count(checkpoint);
+    assert_true(count <= TENSORS_MAX);
+    for (int i = 0; i < count; i++) tensor[i] = *ls_checkpoint_tensor_at(checkpoint, i);
+    for (int k = 0; k < KEY_COUNT; k++) {
+        texts[k].key = keys[k];
+        texts[k].text = ls_checkpoint_text(checkpoint, keys[k]);
+        assert_non_null(texts[k].text);
+        if (strcmp(keys[k], key) == 0) texts[k].text = text;
+    }
+    assert_int_equal(ls_checkpoint_save(to, tensor, count, texts, KEY_COUNT), LS_OK);
+    ls_checkpoint_close(checkpoint);
+}
+
+/* Its CRCs hold, so only the sense of what it says can be checked: a run that went on from there
+ * would count wrongly, never end, or go on with other bits. */
+static void test_a_checkpoint_that_makes_no_sense_is_refused_by_name(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key, *text, *words;
+    } wrong[] = {
+        { "format", "lockstep checkpoint 2", "expected \"lockstep checkpoint 1\"" },
+        { "class", "f32/2 V=8 B=8 reduction=mean order=exact", "expected \"f32/1" },
+        { "class", "f32/1 V=8 B=80 reduction=mean order=exact", "--init" },
+        { "step", "-1", "whole number" },
+        { "step", " 5", "whole number" },
+        { "step", "18446744073709551615", "at most 15 digits" },
+        { "step", "1000", "5 steps an epoch" },
+        { "epoch", "4294967296", "5 steps an epoch" },
+        { "step_of_epoch", "5", "5 steps an epoch" },
+        { "epoch_sums", "1 0 1 -5 nan", "counts among them whole" },
+        { "best", "1e300 1 1 1 1 1 1 1 1 1 1", "counts among them whole" },
+        { "last", "1 2", "11 numbers" },
+        { "config", "lr nan\n", "its configuration: line:1: --lr" },
+        { "config", "", "its configuration: no MODEL" },
+        { "model", "input 4\n", "its model: line:2:1: " },
+    };
+    training *t = tiny_create();
+    char checkpoint[1200], path[512];
+    t->stop_after = 7;
+    training_must_run(t);
+    memcpy(checkpoint, t->result.checkpoint, sizeof checkpoint);
+    snprintf(path, sizeof path, "%s", training_path(t, "wrong.safetensors"));
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        forge(checkpoint, path, wrong[i].key, wrong[i].text);
+        training_reset(t);
+        training_set(t, "resume", path);
+        assert_int_equal(training_run(t), LS_ERR_FORMAT);
+        if (!strstr(ls_last_error(), path) || !strstr(ls_last_error(), wrong[i].words))
+            fail_msg("%s \"%s\": found '%s', expected '%s'", wrong[i].key, wrong[i].text,
+                     ls_last_error(), wrong[i].words);
+    }
+    training_destroy(t);
+}
+
+static void test_a_start_that_fails_leaves_no_folder(void **state)
+{
+    (void)state;
+    training *t = tiny_create();
+    char out[512], weights[512];
+    const float w[4] = { 0 };
+    snprintf(out, sizeof out, "%s", training_path(t, "never"));
+    training_set(t, "out", out);
+    training_set(t, "init", training_path(t, "absent"));
+    assert_int_equal(training_run(t), LS_ERR_FORMAT);
+    assert_int_not_equal(access(out, F_OK), 0);
+    snprintf(weights, sizeof weights, "%s", training_weights(t, "w", "dense1/kernel", 1, 4, w));
+    training_set(t, "init", weights);
+    assert_int_equal(training_run(t), LS_ERR_FORMAT);
+    assert_int_not_equal(access(out, F_OK), 0);
     training_destroy(t);
 }
 
@@ -292,6 +378,8 @@ int main(void)
         cmocka_unit_test(test_the_learning_rate_goes_on_where_it_was),
         cmocka_unit_test(test_adam_keeps_its_moments_and_its_count),
         cmocka_unit_test(test_a_file_of_weights_does_not_resume_but_starts_a_run),
+        cmocka_unit_test(test_a_checkpoint_that_makes_no_sense_is_refused_by_name),
+        cmocka_unit_test(test_a_start_that_fails_leaves_no_folder),
         cmocka_unit_test(test_what_would_change_bits_is_refused_and_shown),
         cmocka_unit_test(test_other_data_are_refused),
         cmocka_unit_test(test_a_longer_run_may_be_asked_for),
