@@ -17,14 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PLACE_BYTES = 256 };
-
-typedef struct {
-    char text[LS_MESSAGE_BYTES];
-    char place[PLACE_BYTES];
-} record;
-
-static _Thread_local record last;
+static _Thread_local ls_record last;
 
 static void text_make_printable(char *text)
 {
@@ -40,7 +33,7 @@ static void text_mark_cut(char *text, int length)
 
 ls_status ls_fail_at(const char *file, int line, ls_status code, const char *format, ...)
 {
-    record made;
+    ls_record made;
     va_list arguments;
     va_start(arguments, format);
     const int length = vsnprintf(made.text, sizeof made.text, format, arguments);
@@ -58,12 +51,16 @@ const char *ls_last_error_place(void) { return last.place; }
 
 ls_status ls_fail_again(ls_status code, const char *text, const char *place)
 {
-    record made;
+    ls_record made;
     text_mark_cut(made.text, snprintf(made.text, sizeof made.text, "%s", text));
     (void)snprintf(made.place, sizeof made.place, "%.255s", place);
     last = made;
     return code;
 }
+
+void ls_record_keep(ls_record *out) { *out = last; }
+
+void ls_record_restore(const ls_record *record) { last = *record; }
 
 int ls_exit_code(ls_status code)
 {

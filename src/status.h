@@ -52,6 +52,15 @@ const char *ls_last_error_place(void);
 /* Make (code, text, place) this thread's record: how a rank's cause reaches the main thread. */
 ls_status ls_fail_again(ls_status code, const char *text, const char *place);
 
+/* This thread's record, kept over a clean-up that may fail as well: the first cause is told. */
+enum { LS_PLACE_BYTES = 256 };
+typedef struct {
+    char text[LS_MESSAGE_BYTES];
+    char place[LS_PLACE_BYTES];
+} ls_record;
+void ls_record_keep(ls_record *out);
+void ls_record_restore(const ls_record *record);
+
 /* The exit code of a class of failure (the table above). Pure. */
 int ls_exit_code(ls_status code);
 

@@ -149,6 +149,7 @@ ls_status ls_evaluate(const char *checkpoint, const char *data, const char *devi
                       double timeout_s, bool train_part, ls_stuck_fn *stuck,
                       ls_evaluation *result, float **rows, size_t *columns)
 {
+    ls_record cause;
     applied *a = calloc(1, sizeof *a);
     if (!a) return ls_fail(LS_ERR_MEMORY, "no memory for an evaluation");
     ls_status status = open_files(a, checkpoint, data, devices);
@@ -162,7 +163,10 @@ ls_status ls_evaluate(const char *checkpoint, const char *data, const char *devi
     }
     if (status == LS_OK) {
         status = ls_group_run(a->group, evaluate_rank, a, stuck);
-        if (status != LS_OK && !is_drained(a)) stuck();
+        ls_record_keep(&cause);
+        const bool drained = status == LS_OK || is_drained(a);
+        ls_record_restore(&cause);
+        if (!drained) stuck();
     }
     if (status == LS_OK) {
         report(a, data, result);
@@ -172,7 +176,9 @@ ls_status ls_evaluate(const char *checkpoint, const char *data, const char *devi
             a->job.rows = NULL;
         }
     }
+    ls_record_keep(&cause);
     close_applied(a);
+    ls_record_restore(&cause);
     free(a);
     return status;
 }

@@ -122,6 +122,18 @@ static void test_every_code_has_an_exit_code_and_a_name_of_its_own(void **state)
     }
 }
 
+static void test_a_record_that_was_kept_survives_later_failures(void **state)
+{
+    (void)state;
+    ls_record cause;
+    assert_int_equal(ls_fail_again(LS_ERR_DEVICE, "the cause", "a.c:1"), LS_ERR_DEVICE);
+    ls_record_keep(&cause);
+    assert_int_equal(ls_fail_again(LS_ERR_IO, "while cleaning up", "b.c:2"), LS_ERR_IO);
+    ls_record_restore(&cause);
+    assert_string_equal(ls_last_error(), "the cause");
+    assert_string_equal(ls_last_error_place(), "a.c:1");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -132,6 +144,7 @@ int main(void)
         cmocka_unit_test(test_a_record_belongs_to_its_thread),
         cmocka_unit_test(test_try_returns_at_the_first_failure_only),
         cmocka_unit_test(test_every_code_has_an_exit_code_and_a_name_of_its_own),
+        cmocka_unit_test(test_a_record_that_was_kept_survives_later_failures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
