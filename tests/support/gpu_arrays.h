@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* gpu_arrays.h -- arrays that are on the host and on a GPU, to run an op on both and compare.
  *
- * An array is an allocation of its exact size of its own, so that a virtual GPU sees every step outside;
- * outputs are never written before the op, so that it sees every element that is read too early,
- * and that a comparison finds missing. All calls end the process with a message when something
- * fails: they are for cases of fresh_process.h.
+ * An array is an allocation of its exact size of its own, so that a virtual GPU sees every step
+ * outside; outputs are never written before the op, so that it sees every element that is read too
+ * early, and that a comparison finds missing. All calls end the process with a message when
+ * something fails: they are for cases of fresh_process.h.
  */
 #ifndef TEST_SUPPORT_GPU_ARRAYS_H
 #define TEST_SUPPORT_GPU_ARRAYS_H
@@ -40,7 +40,8 @@ void *gpu_output(gpu_arrays *g, size_t bytes, void *host_pointer);
 /* The same, both filled with `data`: for ops in place, and outputs of which a part is kept. */
 void *gpu_updated(gpu_arrays *g, const void *data, size_t bytes, void *host_pointer);
 
-/* Equal bits (floats: a NaN equals any NaN); else a message with `what` and the end of the process. */
+/* Equal bits (floats: a NaN equals any NaN); else a message with `what` and the end of the
+ * process. */
 void gpu_same_floats(gpu_arrays *g, const char *what, const float *want, const void *device,
                      size_t count);
 void gpu_same_bytes(gpu_arrays *g, const char *what, const void *want, const void *device,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* test_cuda_elements.c -- pooling, activations, losses, the arena and whole buffers on a GPU have the
- * reference's bits.
+/* test_cuda_elements.c -- pooling, activations, losses, the arena and whole buffers on a GPU have
+ * the reference's bits.
  *
- * As test_cuda_products.c: each case on three virtual machines, or on the real GPU that is there. Values
- * include NaN, infinities, denormals and zeros of both signs.
+ * As test_cuda_products.c: each case on three virtual machines, or on the real GPU that is there.
+ * Values include NaN, infinities, denormals and zeros of both signs.
  */
 #include "support/test.h"
 
@@ -26,7 +26,7 @@ static naive_random random_of_machine(void)
     return (naive_random){ .state = seed == NULL ? 1 : strtoull(seed, NULL, 10) };
 }
 
-/* -- pooling ------------------------------------------------------------------------------------- */
+/* -- pooling ---------------------------------------------------------------------------------- */
 
 static void check_pool(gpu_arrays *g, naive_random *n, ls_pool_shape s, int mix)
 {
@@ -73,7 +73,7 @@ static int case_pool(void)
     return 0;
 }
 
-/* -- activations --------------------------------------------------------------------------------- */
+/* -- activations ------------------------------------------------------------------------------ */
 
 static void check_relu(gpu_arrays *g, naive_random *n, size_t count, bool in_place)
 {
@@ -134,7 +134,7 @@ static int case_activations(void)
     return 0;
 }
 
-/* -- losses -------------------------------------------------------------------------------------- */
+/* -- losses ----------------------------------------------------------------------------------- */
 
 static void check_softmax(gpu_arrays *g, naive_random *n, size_t samples, size_t classes, int mix,
                           bool weighted, bool all)
@@ -256,7 +256,7 @@ static int case_losses(void)
     return 0;
 }
 
-/* -- the arena ----------------------------------------------------------------------------------- */
+/* -- the arena -------------------------------------------------------------------------------- */
 
 enum { TENSORS_MAX = 700 };
 
@@ -392,7 +392,7 @@ static int case_arena(void)
     return 0;
 }
 
-/* -- whole buffers ------------------------------------------------------------------------------- */
+/* -- whole buffers ---------------------------------------------------------------------------- */
 
 static void check_whole(gpu_arrays *g, naive_random *n, size_t count, int mix)
 {
@@ -412,7 +412,8 @@ static void check_whole(gpu_arrays *g, naive_random *n, size_t count, int mix)
     free(x);
 }
 
-/* `adds` as ls_merge_args has them; outputs beside the sources, and the first source if `in_place`. */
+/* `adds` as ls_merge_args has them; outputs beside the sources, and the first source if
+ * `in_place`. */
 static void check_merge(gpu_arrays *g, naive_random *n, size_t count, int sources,
                         const unsigned char *adds, int outs, bool in_place, bool digests)
 {
@@ -472,7 +473,7 @@ static int case_whole(void)
     return 0;
 }
 
-/* -- the tests ------------------------------------------------------------------------------------- */
+/* -- the tests -------------------------------------------------------------------------------- */
 
 static void on_three_machines(const char *name)
 {
@@ -490,17 +491,35 @@ static void on_three_machines(const char *name)
     assert_case(name, "LOCKSTEP_VGPU_SEED=3", "LOCKSTEP_VGPU_CAPABILITY=120");
 }
 
-#define TEST(fact, name)                                                                          \
-    static void fact(void **state)                                                                \
-    {                                                                                             \
-        (void)state;                                                                              \
-        on_three_machines(name);                                                                  \
-    }
-TEST(test_pooling_has_the_bits_of_the_reference, "pool")
-TEST(test_activations_have_the_bits_of_the_reference, "activations")
-TEST(test_losses_have_the_bits_of_the_reference, "losses")
-TEST(test_updates_and_norms_have_the_bits_of_the_reference, "arena")
-TEST(test_digests_and_merges_have_the_bits_of_the_reference, "whole")
+static void test_pooling_has_the_bits_of_the_reference(void **state)
+{
+    (void)state;
+    on_three_machines("pool");
+}
+
+static void test_activations_have_the_bits_of_the_reference(void **state)
+{
+    (void)state;
+    on_three_machines("activations");
+}
+
+static void test_losses_have_the_bits_of_the_reference(void **state)
+{
+    (void)state;
+    on_three_machines("losses");
+}
+
+static void test_updates_and_norms_have_the_bits_of_the_reference(void **state)
+{
+    (void)state;
+    on_three_machines("arena");
+}
+
+static void test_digests_and_merges_have_the_bits_of_the_reference(void **state)
+{
+    (void)state;
+    on_three_machines("whole");
+}
 
 int main(int argc, char **argv)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* test_cuda_products.c -- products, convolutions and batch sums on a GPU have the reference's bits.
  *
- * Each case runs in a process of its own on three virtual machines that differ in seed (the order in
- * which warps run), capability (which of the two PTX texts) and multiprocessors (which tiles are chosen);
- * on a real GPU on that. Shapes have tails in every extent, arrays lie at multiples of 16 bytes and
- * beside them. NaN and infinities are left out where a zero beside them matters: a tap in the
- * padding may be taken as a product with 0 or not at all.
+ * Each case runs in a process of its own on three virtual machines that differ in seed (the order
+ * in which warps run), capability (which of the two PTX texts) and multiprocessors (which tiles
+ * are chosen); on a real GPU on that. Shapes have tails in every extent, arrays lie at multiples
+ * of 16 bytes and beside them. NaN and infinities are left out where a zero beside them matters: a
+ * tap in the padding may be taken as a product with 0 or not at all.
  */
 #include "support/test.h"
 
@@ -150,7 +150,7 @@ static int case_convolution(void)
     return 0;
 }
 
-/* -- sums over samples --------------------------------------------------------------------------- */
+/* -- sums over samples ------------------------------------------------------------------------ */
 
 /* Run every pass of a rank's step on both sides; pieces are `stride` floats apart, NaN in between
  * and before. `run` enqueues one pass on the GPU and runs it by the reference. */
@@ -215,8 +215,8 @@ static void check_sums(gpu_arrays *g, const sum_job *job, sharing s)
     memset(before, 0xff, floats * sizeof *before);
     float *got = gpu_updated(g, before, floats * sizeof *before, &want);
     for (int pass = 0; pass < s.A; pass++) run_pass(g, job, &plan, pass, s, want, got);
-    (void)snprintf(what, sizeof what, "%s of %zu x %zu x %zu x %zu, %zu filters, kernel %zu, V %d N "
-                   "%d rank %d A %d, shift %zu", job->is_bias ? "batch sum" : "weight gradient",
+    (void)snprintf(what, sizeof what, "%s of %zu x %zu x %zu x %zu, %zu filters, kernel %zu, V %d "
+                   "N %d rank %d A %d, shift %zu", job->is_bias ? "batch sum" : "weight gradient",
                    job->shape.samples, job->shape.height, job->shape.width, job->shape.channels,
                    job->shape.filters, job->shape.kernel_height, s.V, s.N, s.rank, s.A, g->shift);
     gpu_same_floats(g, what, want, got, floats);

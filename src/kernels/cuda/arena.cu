@@ -83,7 +83,7 @@ LS_INLINE uint64_t block_words(uint64_t v, bool smallest)
     return v;
 }
 
-/* -- the gradient, divided and regularised ------------------------------------------------------- */
+/* -- the gradient, divided and regularised ---------------------------------------------------- */
 
 LS_INLINE float sign_of(float w) { return w > 0.0f ? 1.0f : w < 0.0f ? -1.0f : 0.0f; }
 
@@ -131,7 +131,7 @@ extern "C" __global__ void __launch_bounds__(LS_CUDA_THREADS)
     p.first[blockIdx.x] = first;
 }
 
-/* -- norms of the weights ------------------------------------------------------------------------ */
+/* -- norms of the weights --------------------------------------------------------------------- */
 
 extern "C" __global__ void __launch_bounds__(LS_CUDA_THREADS)
     ls_weight_sums(const __grid_constant__ ls_cuda_weight_sums p)
@@ -155,7 +155,7 @@ extern "C" __global__ void __launch_bounds__(LS_CUDA_THREADS)
     p.absolute[blockIdx.x] = ls_tree_root_f64(&absolutes.blocks);
 }
 
-/* -- the update ---------------------------------------------------------------------------------- */
+/* -- the update ------------------------------------------------------------------------------- */
 
 /* The new weight; the slots become the new ones, flushed. */
 LS_INLINE float updated(const ls_cuda_update &p, float g, float w, float &slot0, float &slot1)
@@ -215,7 +215,7 @@ extern "C" __global__ void __launch_bounds__(LS_CUDA_THREADS)
     p.digest[blockIdx.x] = digest;
 }
 
-/* -- groups to tensors ----------------------------------------------------------------------------------- */
+/* -- groups to tensors ------------------------------------------------------------------------ */
 
 /* The tree over count sums, in place: after the pass with `step`, every 2 * step-th entry is the
  * node over as many leaves from there on. All threads call; the root is value[0]. */
@@ -223,7 +223,8 @@ LS_INLINE void tree_in_place(double *value, uint32_t count)
 {
     for (uint32_t step = 1; step < count; step *= 2) {
         __syncthreads();
-        for (uint32_t i = threadIdx.x * 2 * step; i + step < count; i += LS_CUDA_THREADS * 2 * step) {
+        const uint32_t pair = 2 * step;
+        for (uint32_t i = threadIdx.x * pair; i + step < count; i += LS_CUDA_THREADS * pair) {
             value[i] += value[i + step];
         }
     }

@@ -16,7 +16,7 @@
 #include "kernels/cuda/groups.cuh"
 #include "kernels/cuda/tiles.h"
 
-/* -- slices of a bias gradient ------------------------------------------------------------------ */
+/* -- slices of a bias gradient ---------------------------------------------------------------- */
 
 /* Sum of rows first .. last-1, `width` places each, of a channel; from +0, + 0 last. */
 LS_INLINE float slice_sum(const ls_cuda_batch_sum &p, uint32_t first, uint32_t last,
@@ -51,10 +51,10 @@ extern "C" __global__ void __launch_bounds__(LS_CUDA_THREADS)
         slice_sum(p, first, last, p.first_channel + c);
 }
 
-/* -- the tree of a leaf, and the fold ------------------------------------------------------------ */
+/* -- the tree of a leaf, and the fold --------------------------------------------------------- */
 
-/* Sums that wait: the fold's temporaries (at most 6 for LS_SHARD_MAX leaves, fold.c), then the stack
- * of a leaf's groups, of which there are at most 2^20. */
+/* Sums that wait: the fold's temporaries (at most 6 for LS_SHARD_MAX leaves, fold.c), then the
+ * stack of a leaf's groups, of which there are at most 2^20. */
 enum { WAITING = 28 };
 
 typedef float waiting_column[LS_CUDA_FOLD_THREADS];

@@ -5,16 +5,16 @@
  *   forward          y [places, filters] = patches(x) [places, taps * channels] * w^T
  *   input gradient   dx [inputs, channels] = patches(dy) [inputs, taps * filters] * w'
  *
- * A block computes a tile of the result (tile.cuh). A thread knows the corners of its rows and turns
- * the next k into a tap and a channel by two multiplications; where a quad of channels lies side by
- * side (channels a multiple of 4) that is one address for four numbers.
+ * A block computes a tile of the result (tile.cuh). A thread knows the corners of its rows and
+ * turns the next k into a tap and a channel by two multiplications; where a quad of channels lies
+ * side by side (channels a multiple of 4) that is one address for four numbers.
  *
  * An input (h, w) meets tap (r, s) in output ((h + pad - r) / stride, (w + pad - s) / stride), if
- * these are whole. For inputs of one class, h modulo the stride row and w modulo the stride column,
- * the same taps do: every stride-th row and column of the filter. So each class is a launch of its
- * own, whose grid is its inputs and whose window its taps; neighbours in the window are neighbours in dy,
- * the other way round, and no product with a zero between grid points is made. The chain is the
- * definition's, taps ascending as stored, then filters.
+ * these are whole. For inputs of one class, h modulo the stride row and w modulo the stride
+ * column, the same taps do: every stride-th row and column of the filter. So each class is a
+ * launch of its own, whose grid is its inputs and whose window its taps; neighbours in the window
+ * are neighbours in dy, the other way round, and no product with a zero between grid points is
+ * made. The chain is the definition's, taps ascending as stored, then filters.
  *
  * Source of the name: S. Chetlur et al., "cuDNN: Efficient primitives for deep learning",
  * arXiv:1410.0759, 2014, section 3: the matrix of patches is formed in shared memory, tile by tile.
@@ -94,7 +94,7 @@ template <class T> LS_INLINE void conv_forward(const ls_cuda_conv_forward &p)
     store_tile<T>(acc, row, n * T::N, p.filters, p.bias, p.relu, false, p.vector_y);
 }
 
-/* -- gradient of the input ----------------------------------------------------------------------- */
+/* -- gradient of the input -------------------------------------------------------------------- */
 
 /* Channels first .. of the filters; k = (reaching tap, filter). */
 template <int ROWS, int DEPTH, int THREADS> struct filter_operand {

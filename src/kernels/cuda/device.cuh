@@ -76,8 +76,8 @@ LS_INLINE uint64_t warp_smallest(uint64_t v)
     return v;
 }
 
-/* The last additions of a flat sum's block. Lane l comes with its flat lanes l and l + 32 added; the
- * block's sum is in lane 0. */
+/* The last additions of a flat sum's block. Lane l comes with its flat lanes l and l + 32
+ * added; the block's sum is in lane 0. */
 LS_INLINE float flat_lanes(float v)
 {
     for (int half = WARP / 2; half > 0; half /= 2) v += __shfl_down_sync(ALL_LANES, v, half);

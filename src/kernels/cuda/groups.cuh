@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* groups.cuh -- how a batch sum is cut: leaves of the fold, slices of a leaf, groups of slices.
  *
- * A leaf's output rows are counted from its first sample on; slice i of a leaf is rows
- * [i * slice_rows, (i + 1) * slice_rows) of it, the last one maybe fewer. A group is 2^log2 slices
- * from a multiple of that on, hence a node of the tree over the leaf's slices; groups meet in a tree
- * as slices do.
+ * A leaf's output rows are counted from its first sample on; slice i of a leaf is its
+ * rows from i * slice_rows on, slice_rows of them or what is left. A group is 2^log2 slices from a
+ * multiple of that on, hence a node of the tree over the leaf's slices; groups meet in a tree as
+ * slices do.
  */
 #ifndef LS_KERNELS_CUDA_GROUPS_CUH
 #define LS_KERNELS_CUDA_GROUPS_CUH

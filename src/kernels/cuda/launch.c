@@ -83,7 +83,7 @@ bool ls_cuda_moves_quads(const void *memory, size_t row_floats)
     return (uintptr_t)memory % 16 == 0 && row_floats % 4 == 0;
 }
 
-/* -- activations --------------------------------------------------------------------------------- */
+/* -- activations ------------------------------------------------------------------------------ */
 
 ls_status ls_relu_cuda(ls_stream *stream, const ls_relu_args *a)
 {
@@ -135,7 +135,7 @@ ls_status ls_dropout_cuda(ls_stream *stream, const ls_dropout_args *a)
                            LS_CUDA_THREADS, p);
 }
 
-/* -- pooling --------------------------------------------------------------------------------------- */
+/* -- pooling ---------------------------------------------------------------------------------- */
 
 /* All but the pointers; the result is [samples, height, width, channels]. */
 static ls_status pool_params(const char *op, const ls_pool_shape *s, size_t height, size_t width,
@@ -187,7 +187,7 @@ ls_status ls_max_pool_gradient_cuda(ls_stream *stream, const ls_max_pool_gradien
                            1, LS_CUDA_THREADS, p);
 }
 
-/* -- losses ---------------------------------------------------------------------------------------- */
+/* -- losses ----------------------------------------------------------------------------------- */
 
 enum { ROWS_PER_BLOCK = LS_CUDA_ROW_THREADS / 32 };
 

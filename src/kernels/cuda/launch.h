@@ -26,7 +26,8 @@ LS_MUST_USE ls_status ls_cuda_fits(const char *op, const char *what, size_t coun
 /* `divisor` is 1 or more and below 2^31. Pure. */
 ls_cuda_divisor ls_cuda_divisor_of(size_t divisor);
 
-/* Can four floats at a time be moved from `memory`, and from every row of `row_floats` behind it? */
+/* Can four floats at a time be moved from `memory`, and from every row of `row_floats` behind
+ * it? */
 bool ls_cuda_moves_quads(const void *memory, size_t row_floats);
 
 /* a / b rounded up. */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* launch_arena.c -- the parameter arena and whole buffers on a GPU: one launch over the elements, one
- * over what its blocks left in the stream's workspace.
+/* launch_arena.c -- the parameter arena and whole buffers on a GPU: one launch over the elements,
+ * one over what its blocks left in the stream's workspace.
  */
 #include <assert.h>
 
 #include "kernels/cuda/launch.h"
 
-/* -- the arena: tensors to groups --------------------------------------------------------------- */
+/* -- the arena: tensors to groups ------------------------------------------------------------- */
 
 enum { GROUPS_MAX = LS_CUDA_WORKSPACE_BYTES / (3 * sizeof(uint64_t)) };
 
@@ -45,8 +45,9 @@ static ls_cuda_arena arena_from(const ls_arena_table *tensors, int begin, bool v
     ls_cuda_arena arena = { .tensor = tensors->device + begin, .vector = vector };
     while (!groups_fit(tensors, arena.log2)) arena.log2++;
     while (arena.count < LS_CUDA_TENSORS && begin + (int)arena.count < tensors->count) {
-        const size_t groups = groups_of_tensor(&tensors->host[begin + (int)arena.count], arena.log2);
-        arena.first[arena.count + 1] = arena.first[arena.count] + (uint32_t)groups;
+        const ls_arena_tensor *tensor = &tensors->host[begin + (int)arena.count];
+        arena.first[arena.count + 1] =
+            arena.first[arena.count] + (uint32_t)groups_of_tensor(tensor, arena.log2);
         arena.count++;
     }
     return arena;
@@ -61,7 +62,7 @@ static ls_status fold_groups(ls_stream *stream, const ls_cuda_arena_fold *fold)
                            LS_CUDA_THREADS, *fold);
 }
 
-/* -- the arena: ops ------------------------------------------------------------------------------- */
+/* -- the arena: ops --------------------------------------------------------------------------- */
 
 ls_status ls_gradient_finish_cuda(ls_stream *stream, const ls_gradient_finish_args *a)
 {
@@ -138,7 +139,7 @@ ls_status ls_update_cuda(ls_stream *stream, const ls_update_args *a)
     return LS_OK;
 }
 
-/* -- whole buffers --------------------------------------------------------------------------------- */
+/* -- whole buffers ---------------------------------------------------------------------------- */
 
 static_assert(LS_MERGE_MAX == LS_SHARD_MAX, "ls_cuda_merge has room for all sources");
 enum { WHOLE_BLOCKS = 1024, MERGE_BLOCKS = 2048 }; /* that fill a GPU */
@@ -184,7 +185,7 @@ ls_status ls_nonfinite_cuda(ls_stream *stream, const ls_nonfinite_args *a)
     return whole(stream, "ls_nonfinite", a->count, a->x, a->out, true);
 }
 
-/* -- merge ----------------------------------------------------------------------------------------- */
+/* -- merge ------------------------------------------------------------------------------------ */
 
 /* Entries below the top of the stack, at most. */
 static int depth_of(const ls_merge_args *a)

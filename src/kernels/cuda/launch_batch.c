@@ -13,14 +13,14 @@
 #include "kernels/cuda/tiles.h"
 
 enum {
-    TEMPORARIES_MAX = 7, /* batch_fold.cu: WAITING, with a stack for 2^20 groups */
+    TEMPORARIES_MAX = 7, /* batch_sum.cu: WAITING, with a stack for 2^20 groups */
     WORKSPACE_FLOATS = LS_CUDA_WORKSPACE_BYTES / sizeof(float),
     TILE_FLOATS = LS_DW_TILE * LS_DW_TILE,
     PARTIAL_TILES = WORKSPACE_FLOATS / TILE_FLOATS, /* that the workspace holds */
     WHOLE_STEPS = 4096   /* places that a block may as well sum alone */
 };
 
-/* -- groups ---------------------------------------------------------------------------------------- */
+/* -- groups ----------------------------------------------------------------------------------- */
 
 static ls_status check_temporaries(const char *op, const ls_fold *fold)
 {
@@ -58,7 +58,7 @@ static size_t cut_into_groups(ls_cuda_groups *g, uint32_t log2)
     return count;
 }
 
-/* -- bias gradients -------------------------------------------------------------------------------- */
+/* -- bias gradients --------------------------------------------------------------------------- */
 
 /* Channels first .. first + count - 1. */
 static ls_status sum_channels(ls_stream *stream, const ls_batch_sum_args *a,
@@ -109,7 +109,7 @@ ls_status ls_batch_sum_cuda(ls_stream *stream, const ls_batch_sum_args *a)
     return LS_OK;
 }
 
-/* -- weight gradients ------------------------------------------------------------------------------ */
+/* -- weight gradients ------------------------------------------------------------------------- */
 
 /* How a weight gradient is dealt to blocks. */
 typedef struct {
@@ -138,9 +138,9 @@ static size_t most_slices(const ls_cuda_groups *g)
     return most;
 }
 
-/* Groups of up to 2^3 slices, the smallest whose partials of all tiles fit the workspace; where none
- * are, groups of 2^3 and a range of the tiles at a time; and larger groups where there are too many
- * of these for a single tile. */
+/* Groups of up to 2^3 slices, the smallest whose partials of all tiles fit the workspace; where
+ * none are, groups of 2^3 and a range of the tiles at a time; and larger groups where there are
+ * too many of these for a single tile. */
 static ls_status deal_groups(ls_cuda_groups *g, size_t tiles, deal *d)
 {
     uint32_t log2 = 0;
@@ -150,15 +150,16 @@ static ls_status deal_groups(ls_cuda_groups *g, size_t tiles, deal *d)
     d->log2 = log2;
     d->few = log2 <= LS_DW_FEW_PLANES;
     if (d->groups > PARTIAL_TILES) {
-        return ls_fail(LS_ERR_ARGUMENT, "conv_weight_gradient: %zu groups of %d slices: on a GPU at "
-                       "most %d", d->groups, 1 << LS_DW_MANY_PLANES, (int)PARTIAL_TILES);
+        return ls_fail(LS_ERR_ARGUMENT, "conv_weight_gradient: %zu groups of %d slices: on a GPU "
+                       "at most %d", d->groups, 1 << LS_DW_MANY_PLANES, (int)PARTIAL_TILES);
     }
     const size_t launches = ls_ceil_div(tiles, PARTIAL_TILES / d->groups);
     d->tiles = ls_ceil_div(tiles, launches);
     return LS_OK;
 }
 
-static ls_status deal_slices(const ls_stream *stream, ls_cuda_groups *g, size_t tiles, size_t places, deal *d)
+static ls_status deal_slices(const ls_stream *stream, ls_cuda_groups *g, size_t tiles,
+                             size_t places, deal *d)
 {
     const int waiting =
         g->fold.slot_count - g->fold.piece_count + waiting_of(most_slices(g));

@@ -8,7 +8,7 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/tiles.h"
 
-/* -- tiles ---------------------------------------------------------------------------------------- */
+/* -- tiles ------------------------------------------------------------------------------------ */
 
 typedef struct {
     const char *name;
@@ -44,7 +44,7 @@ static uint32_t tiles_across(size_t extent, uint32_t tile_extent)
     return (uint32_t)ls_ceil_div(extent, tile_extent);
 }
 
-/* -- matrix product --------------------------------------------------------------------------------- */
+/* -- matrix product --------------------------------------------------------------------------- */
 
 ls_status ls_gemm_cuda(ls_stream *stream, const ls_gemm_args *a)
 {
@@ -81,7 +81,7 @@ ls_status ls_gemm_cuda(ls_stream *stream, const ls_gemm_args *a)
                            tile_count(t, a->M, a->N), 1, t->threads, p);
 }
 
-/* -- convolution ------------------------------------------------------------------------------------ */
+/* -- convolution ------------------------------------------------------------------------------ */
 
 ls_status ls_cuda_conv_fits(const char *op, const ls_conv_shape *s)
 {
@@ -145,7 +145,7 @@ ls_status ls_conv_forward_cuda(ls_stream *stream, const ls_conv_forward_args *a)
                            p);
 }
 
-/* -- gradient of a convolution's input ---------------------------------------------------------------- */
+/* -- gradient of a convolution's input -------------------------------------------------------- */
 
 /* One direction of a class: inputs first, first + stride, ... and the taps that reach them. */
 typedef struct {
@@ -189,8 +189,8 @@ static ls_cuda_patches reaching_outputs(const ls_conv_input_gradient_args *a, cl
 }
 
 /* Inputs whose row is first_h modulo the stride, and column first_w. */
-static ls_status input_class(ls_stream *stream, const ls_conv_input_gradient_args *a, size_t first_h,
-                             size_t first_w)
+static ls_status input_class(ls_stream *stream, const ls_conv_input_gradient_args *a,
+                             size_t first_h, size_t first_w)
 {
     static const char *const kernel[SIZES] = { "ls_conv_input_gradient_large",
                                                "ls_conv_input_gradient_medium",

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* loss.cu -- softmax cross-entropy and squared error, a warp per row.
  *
- * The formulas are those of reference/loss.c. Lane l of the warp is lanes l and l + 32 of the row's
- * flat sums (docs/numerics.md 1.3); their last additions are shuffles, and lane 0 keeps the tree over
- * blocks of 4096 elements. Exponentials are computed twice, once for the sum and once for the
- * results, which is cheaper than a place to keep them.
+ * The formulas are those of reference/loss.c. Lane l of the warp is lanes l and l + 32 of the
+ * row's flat sums (docs/numerics.md 1.3); their last additions are shuffles, and lane 0 keeps the
+ * tree over blocks of 4096 elements. Exponentials are computed twice, once for the sum and once
+ * for the results, which is cheaper than a place to keep them.
  */
 #include "kernels/cuda/device.cuh"
 
 enum { WARPS = LS_CUDA_ROW_THREADS / WARP };
 
-/* -- flat sums of a warp ------------------------------------------------------------------------- */
+/* -- flat sums of a warp ---------------------------------------------------------------------- */
 
 LS_INLINE void tree_open(ls_tree_f32 &tree)
 {
@@ -32,7 +32,7 @@ LS_INLINE float tree_root(const ls_tree_f32 &tree)
     return __shfl_sync(ALL_LANES, sum, 0);
 }
 
-/* -- softmax ------------------------------------------------------------------------------------- */
+/* -- softmax ---------------------------------------------------------------------------------- */
 
 /* A class and its score; class NOBODY: none. */
 enum { NOBODY = 0x7fffffff };
@@ -109,7 +109,7 @@ extern "C" __global__ void __launch_bounds__(LS_CUDA_ROW_THREADS)
     if (p.correct) p.correct[row] = top.at == label;
 }
 
-/* -- squared error ------------------------------------------------------------------------------- */
+/* -- squared error ---------------------------------------------------------------------------- */
 
 /* The two chains of a lane over one block. */
 struct two_sums {

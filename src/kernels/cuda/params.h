@@ -28,10 +28,11 @@ enum {
     LS_CUDA_DEEP_THREADS = 32    /* merges whose stack is deep */
 };
 
-/* n / divisor = n * multiplier >> shift for n < 2^31: with l = ceil(log2 divisor),
- * multiplier = ceil(2^(31+l) / divisor) fits 32 bits and errs by less than 2^l / divisor, too little
- * to reach the next integer (T. Granlund and P. L. Montgomery, "Division by invariant integers using
- * multiplication", PLDI 1994). */
+/* n / divisor = n * multiplier >> shift for n < 2^31, rounded down. With l = ceil(log2 divisor) and
+ * shift = 31 + l, multiplier = ceil(2^shift / divisor) fits 32 bits. It is too large by less than
+ * 1, hence the product by less than n / 2^shift < 2^-l <= 1 / divisor: too little to reach the next
+ * integer (T. Granlund and P. L. Montgomery, "Division by invariant integers using multiplication",
+ * PLDI 1994). */
 typedef struct {
     uint32_t divisor, multiplier, shift;
 } ls_cuda_divisor;
@@ -39,9 +40,10 @@ typedef struct {
 /* -- products ---------------------------------------------------------------------------------- */
 
 /* A matrix that is not stored: row m is a place (sample, i, j) of a grid, column k a tap and a
- * channel (r, s, c). Its element is source[sample, i * stride_h + first_h + sign * r,
- * j * stride_w + first_w + sign * s, c], or 0 where that lies outside the source. The sign belongs to
- * the kernel: + for patches of an image, - for the outputs that an input took part in. */
+ * channel (r, s, c). Its element is
+ *     source[sample, i * stride_h + first_h + sign * r, j * stride_w + first_w + sign * s, c]
+ * or 0 where that lies outside the source. The sign belongs to the kernel: + for patches of an
+ * image, - for the outputs that an input took part in. */
 typedef struct {
     const float *source; /* [samples, height, width, channels] */
     uint32_t height, width, channels;
@@ -75,7 +77,7 @@ typedef struct {
 /* The inputs (h, w) with h = first_h modulo stride_h and w likewise: one launch for each such
  * class, so that every tap that is looked at lies on the stride grid. */
 typedef struct {
-    ls_cuda_patches dy; /* grid: inputs of the class; taps: those that reach them; channels: filters */
+    ls_cuda_patches dy; /* grid: the class; taps: those that reach it; channels: filters */
     uint32_t columns;   /* reaching taps * filters */
     uint32_t channels;
     uint32_t tiles_m, tiles_n;
@@ -115,7 +117,8 @@ typedef struct {
 
 /* -- sums over samples ------------------------------------------------------------------------- */
 
-/* partial[group][channel - first_channel] = the sum of a group, a warp per group and 32 channels. */
+/* partial[group][channel - first_channel] = the sum of a group, a warp per group and 32
+ * channels. */
 typedef struct {
     ls_cuda_groups groups; /* of one slice each */
     uint32_t width, channels;
@@ -142,7 +145,7 @@ typedef struct {
     ls_shard_sum *out;
 } ls_cuda_shard_sums;
 
-/* -- pooling, activations, losses ---------------------------------------------------------------- */
+/* -- pooling, activations, losses ------------------------------------------------------------- */
 
 typedef struct {
     const float *from; /* x, or dy */
@@ -192,7 +195,7 @@ typedef struct {
     float *loss, *absolute_error, *dprediction;
 } ls_cuda_squared_loss;
 
-/* -- the parameter arena ------------------------------------------------------------------------- */
+/* -- the parameter arena ---------------------------------------------------------------------- */
 
 enum {
     LS_CUDA_TENSORS = 640,      /* of one launch */
@@ -245,7 +248,7 @@ typedef struct {
     int32_t digest_continues;
 } ls_cuda_arena_fold;
 
-/* -- whole buffers ------------------------------------------------------------------------------- */
+/* -- whole buffers ---------------------------------------------------------------------------- */
 
 /* partial[block] = the digest, or the first index, of the elements that a block looked at. */
 typedef struct {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* pool.cu -- max pooling and its gradient, a thread per element of the result.
  *
- * Neighbouring threads have neighbouring channels, so a warp reads and writes runs of memory. Forward:
- * the definition's scan. Gradient: an input looks at the windows that may have chosen it, output row then
- * column ascending, and adds the gradients of those that did: the definition's chain, gathered where
- * the reference scatters, so that nobody adds to what another thread writes.
+ * Neighbouring threads have neighbouring channels, so a warp reads and writes runs of memory.
+ * Forward: the definition's scan. Gradient: an input looks at the windows that may have chosen it,
+ * output row then column ascending, and adds the gradients of those that did: the definition's
+ * chain, gathered where the reference scatters, so that nobody adds to what another thread writes.
  */
 #include "kernels/cuda/device.cuh"
 

@@ -12,9 +12,9 @@
  *      DEPTH                        are neighbours of the next lane's: no bank is asked twice.
  *
  * Both operands go from memory into registers, and from there into one of two stages of shared
- * memory, [k][row] and [k][column]. While the block multiplies from one stage, its next operands are on
- * their way; they are put into the other stage after it, and one barrier a step separates them:
- * who writes stage s has passed the barrier behind which everybody had finished reading it.
+ * memory, [k][row] and [k][column]. While the block multiplies from one stage, its next operands
+ * are on their way; they are put into the other stage after it, and one barrier a step separates
+ * them: who writes stage s has passed the barrier behind which everybody had finished reading it.
  *
  * A row of a stage has 4 floats more than the tile, so that an operand whose k lie side by side in
  * memory, and which is therefore turned while it is stored, hits different banks.
@@ -24,9 +24,9 @@
  * with k side by side (row_operand) and one with rows side by side (column_operand); conv.cu and
  * weight_gradient.cu add theirs.
  *
- * Bits: element (m, n) is one chain over k ascending, in one register, whatever the tile. Beyond the
- * last k both operands are +0, and fma(+0, +0, acc) leaves acc as it is but for the sign of a zero,
- * which + 0.0f settles at the end (docs/numerics.md 1.2).
+ * Bits: element (m, n) is one chain over k ascending, in one register, whatever the tile. Beyond
+ * the last k both operands are +0, and fma(+0, +0, acc) leaves acc as it is but for the sign of a
+ * zero, which + 0.0f settles at the end (docs/numerics.md 1.2).
  */
 #ifndef LS_KERNELS_CUDA_TILE_CUH
 #define LS_KERNELS_CUDA_TILE_CUH
@@ -79,7 +79,8 @@ template <class T> LS_INLINE uint32_t thread_column(int quad)
 
 /* -- operands ---------------------------------------------------------------------------------- */
 
-/* Slot i of a thread, of an operand ROWS wide whose k lie side by side: its row, and its first k. */
+/* Slot i of a thread, of an operand ROWS wide whose k lie side by side: its row, and its first
+ * k. */
 template <int ROWS, int DEPTH, int THREADS> struct turned {
     enum { SLOTS = ROWS * DEPTH / QUAD / THREADS, QUADS = DEPTH / QUAD };
     static_assert(THREADS % QUADS == 0, "all slots of a thread have the same k");

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* weight_gradient.cu -- the gradient of a convolution's or a dense layer's weights, a batch sum.
  *
- * dw [filters, columns], columns = (tap, channel), is for each slice of a leaf the product
- * dy^T * patches(x) over the slice's places; slices are added by the tree, leaves as the fold says
- * (docs/numerics.md 2.2, fold.h). A block computes a tile of 64 x 64 elements of dw. Both operands are
- * stored places first, so k comes row by row and neither is turned.
+ * dw [filters, columns], columns = (tap, channel), is for each slice of a leaf the product of dy^T
+ * and patches(x) over the slice's places; slices are added by the tree, leaves as the fold says
+ * (docs/numerics.md 2.2, fold.h). A block computes a tile of 64 x 64 elements of dw. Both operands
+ * are stored places first, so k comes row by row and neither is turned.
  *
  *     leaf 0                     leaf 1             ...    places, DEPTH at a time
  *     [ slice ][ slice ][ sl]    [ slice ][ slice ]
@@ -18,8 +18,9 @@
  * tile. Two kernels: `few` has 3 planes and 8 x 4 elements a thread, `many` 8 planes and 4 x 4.
  * 8 shards on one device need 3, each doubling of shards or of a leaf's slices one more.
  *
- * Whole: the block runs all leaves and writes pieces; right where dw has tiles enough to fill a GPU.
- * Split: the block sums one group of slices and leaves it as a partial; batch_fold.cu adds these.
+ * Whole: the block runs all leaves and writes pieces; right where dw has tiles enough to fill a
+ * GPU. Split: the block sums one group of slices and leaves it as a partial; batch_sum.cu adds
+ * these.
  *
  * The operands of the next DEPTH places are on their way while the block multiplies, also over the
  * end of a chain, since a dense layer's chain may be as short as a shard of a few samples.
@@ -35,7 +36,7 @@ static_assert(many_tile::M == LS_DW_TILE && many_tile::N == LS_DW_TILE, "tiles.h
 static_assert(few_tile::THREADS == LS_DW_FEW_THREADS, "tiles.h");
 static_assert(many_tile::THREADS == LS_DW_MANY_THREADS, "tiles.h");
 
-/* -- patches, places first ------------------------------------------------------------------------ */
+/* -- patches, places first -------------------------------------------------------------------- */
 
 /* Columns first .. first + 3; k = place. The taps are found anew at each fetch: two multiplications
  * are cheaper than the registers that would keep them. */
@@ -82,7 +83,7 @@ LS_INLINE void fetch_columns(const patch_columns &o, const ls_cuda_weight_gradie
     }
 }
 
-/* -- planes and pieces ---------------------------------------------------------------------------- */
+/* -- planes and pieces ------------------------------------------------------------------------ */
 
 /* A thread's share of the tile. */
 template <class T> struct share {
@@ -169,7 +170,7 @@ LS_INLINE void fold_leaf(share<T> &acc, share<T> *plane, const ls_cuda_weight_gr
     }
 }
 
-/* -- chains --------------------------------------------------------------------------------------- */
+/* -- chains ----------------------------------------------------------------------------------- */
 
 /* Where the block is: a slice of a leaf, and the places of it that are still to come. */
 struct position {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* whole.cu -- digest, finite test and merge of whole buffers.
  *
- * Digests are sums modulo 2^64 and the finite test is a minimum: no order matters, so each block makes
- * a partial of the elements it meets and ls_fold_words combines them. A grid is as large as a GPU
- * is wide, and its blocks stride through the buffer.
+ * Digests are sums modulo 2^64 and the finite test is a minimum: no order matters, so each block
+ * makes a partial of the elements it meets and ls_fold_words combines them. A grid is as large as
+ * a GPU is wide, and its blocks stride through the buffer.
  *
  * Sources and outputs of a merge may be another device's memory: plain loads and stores, which the
  * events around the launch order.
@@ -65,7 +65,7 @@ extern "C" __global__ void __launch_bounds__(LS_CUDA_THREADS)
     if (threadIdx.x == 0) p.out[blockIdx.x] = all;
 }
 
-/* -- merge --------------------------------------------------------------------------------------------- */
+/* -- merge ------------------------------------------------------------------------------------ */
 
 LS_INLINE float4 add_quads(float4 a, float4 b)
 {
@@ -85,8 +85,8 @@ LS_INLINE void add_digest(merge_digests<THREADS> &d, int which, size_t i, float4
     if (threadIdx.x % WARP == 0) d.word[threadIdx.x / WARP][which] += sum;
 }
 
-/* The merge program for elements i .. i+3, run by whole warps. The stack's top is in registers, what is
- * below it in `below`, a column of shared memory for each thread. */
+/* The merge program for elements i .. i+3, run by whole warps. The stack's top is in registers,
+ * what is below it in `below`, a column of shared memory for each thread. */
 template <int THREADS>
 LS_INLINE float4 merged(const ls_cuda_merge &p, size_t i, float4 (*below)[THREADS],
                         merge_digests<THREADS> &digests)
