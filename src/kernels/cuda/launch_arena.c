@@ -141,7 +141,7 @@ ls_status ls_update_cuda(ls_stream *stream, const ls_update_args *a)
 
 /* -- whole buffers ---------------------------------------------------------------------------- */
 
-static_assert(LS_MERGE_MAX == LS_SHARD_MAX, "ls_cuda_merge has room for all sources");
+static_assert((int)LS_MERGE_MAX == (int)LS_SHARD_MAX, "ls_cuda_merge has room for all sources");
 enum { WHOLE_BLOCKS = 1024, MERGE_BLOCKS = 2048 }; /* that fill a GPU */
 
 static size_t blocks_for(size_t count, unsigned threads, size_t most)
