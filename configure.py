@@ -166,6 +166,8 @@ RULES = [
                "$cuda_home/bin/fatbinary -64 --create=$out $$images", "PTXAS $out"),
     ("as_cuda", "$cc -Wa,-I. -DLS_CUDA_LOW=$cuda_low -DLS_CUDA_KERNELS=$kernels -c $in -o $out",
      "AS $out"),
+    ("device_code", "rm -f $out; $python $in build/cuda/obj/kernels/cuda > $out.log 2>&1 && "
+                    "mv $out.log $out || { cat $out.log; exit 1; }", "CHECK $in"),
     ("run_cuda_test", "rm -f $out; LOCKSTEP=$program LS_REQUIRE_GPU=2 LD_LIBRARY_PATH=$vgpu "
                       "LOCKSTEP_VGPU_LIBRARY=$vgpu/libcuda.so.1 timeout -k 5 900 ./$in > $out.log "
                       "2>&1 && mv $out.log $out || { cat $out.log; exit 1; }", "TEST $in",
@@ -290,7 +292,9 @@ def cuda(p, out):
         out.append(edge(stamps[-1], "cc_host", ["tests/vgpu/cuda_abi_check.c"],
                         more="-isystem $cuda_home/include"))
     if p == "host":
-        stamps.append(fresh_ptx(out))
+        stamps += [fresh_ptx(out), "build/cuda/device_code.ok"]
+        out.append(edge(stamps[-1], "device_code", ["tests/cuda/device_code.py"],
+                        ["tests/cuda/registers.tsv", "build/cuda/obj/embed_cuda.o"]))
     out.append(edge("check-cuda" if p == "host" else f"check-cuda-{p}", "phony", stamps))
 
 
