@@ -36,8 +36,8 @@ SOURCES = {
     "train": ("apply builtin config config_value environment evaluate explain layers machine "
               "metrics model_describe model_init model_parse optimizer rank replica resume "
               "schedule state step trainer"),
-    "cli": ("console data devices eval options predict report scratch_folder show signals train "
-            "verify"),  # without main.c, which is not part of the library
+    "cli": ("bench bench_allreduce bench_exchange console data devices eval options predict report "
+            "scratch_folder show signals train verify"),  # without main.c, which is not part of the library
 }
 # One micro-kernel source per op, compiled once per instruction set (src/kernels/host/host.h).
 HOST_KERNELS = ("activation arena batch_sum conv dropout gemm loss patch pool product table tile "
@@ -77,7 +77,7 @@ VGPU = ("driver_call driver_config driver_copy driver_device driver_error driver
 
 # -- tests: tests/support/<name>.c, tests/unit/<name>.c ----------------------------------------
 TEST_SUPPORT = ("conformance convolution data_folder faulty_device fresh_process gpu_arrays "
-                "late_device machines naive product ranks reduction reference training "
+                "late_device machines naive product program ranks reduction reference training "
                 "virtual_driver virtual_machine")
 # check, check-asan, check-tsan
 TESTS = ("test_activation test_all_reduce test_arena test_batch_sum test_broken_data "
@@ -100,7 +100,7 @@ TESTS_OF_PROGRAM = "test_cli long_kills"
 TESTS_OF_VGPU = "test_vgpu_driver test_vgpu_launch test_vgpu_order test_vgpu_ptx"
 
 # check-cuda, check-cuda-asan, check-cuda-tsan: on the virtual GPU
-TESTS_CUDA = "test_cuda_device test_cuda_elements test_cuda_products"
+TESTS_CUDA = "test_cuda_device test_cuda_elements test_cuda_products test_cuda_train"
 
 TOOLCHAIN_BEGIN = "# -- toolchain: all that may differ on your machine; edit by hand "
 TOOLCHAIN_END = "# -- end of toolchain "

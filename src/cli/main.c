@@ -15,7 +15,7 @@
 
 static const ls_command *const commands[] = {
     &ls_command_train, &ls_command_eval,   &ls_command_predict, &ls_command_show,
-    &ls_command_devices, &ls_command_verify, &ls_command_data,
+    &ls_command_devices, &ls_command_verify, &ls_command_bench_allreduce, &ls_command_data,
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 
@@ -25,7 +25,7 @@ static void print_usage(FILE *out)
           "Trains one model on several replicas, in one process, with the same bits for any\n"
           "number of them.\n\n", out);
     for (int i = 0; i < COMMAND_COUNT; i++) {
-        fprintf(out, "  %-9s %s\n", commands[i]->name, commands[i]->summary);
+        fprintf(out, "  %-15s  %s\n", commands[i]->name, commands[i]->summary);
     }
     fputs("\nlockstep COMMAND --help says more; lockstep --version prints the version.\n"
           "Exit codes: 0 done, 1 failed while running, 2 usage, model or configuration, 3 data or\n"
@@ -33,29 +33,74 @@ static void print_usage(FILE *out)
           "stopped by SIGINT and SIGTERM.\n", out);
 }
 
-static const ls_command *find_command(const char *name)
+/* Bytes of the first word of a command's name, if there is a second: "bench" of "bench gemm". */
+static size_t family_bytes(const ls_command *command)
+{
+    const char *blank = strchr(command->name, ' ');
+    return blank ? (size_t)(blank - command->name) : 0;
+}
+
+static bool is_family(const ls_command *command, const char *word)
+{
+    const size_t bytes = family_bytes(command);
+    return bytes > 0 && strlen(word) == bytes && strncmp(command->name, word, bytes) == 0;
+}
+
+/* The command that the words from argv[1] on name, and how many they are; NULL: none. */
+static const ls_command *find_command(int argc, char *const *argv, int *word_count)
 {
     for (int i = 0; i < COMMAND_COUNT; i++) {
-        if (strcmp(commands[i]->name, name) == 0) return commands[i];
+        const ls_command *command = commands[i];
+        *word_count = 1;
+        if (strcmp(command->name, argv[1]) == 0) return command;
+        *word_count = 2;
+        if (argc > 2 && is_family(command, argv[1]) &&
+            strcmp(command->name + family_bytes(command) + 1, argv[2]) == 0)
+            return command;
     }
     return NULL;
 }
 
-static ls_status unknown_command(const char *name)
+/* The commands that begin with `word`; false if there is none. */
+static bool print_family(FILE *out, const char *word)
 {
+    bool is_any = false;
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        if (!is_family(commands[i], word)) continue;
+        if (!is_any) fprintf(out, "usage: lockstep %s KIND ...\n\n", word);
+        fprintf(out, "  lockstep %-15s  %s\n", commands[i]->name, commands[i]->summary);
+        is_any = true;
+    }
+    return is_any;
+}
+
+static ls_status unknown_command(int argc, char *const *argv)
+{
+    char typed[64];
     const char *names[COMMAND_COUNT + 1] = { NULL };
-    for (int i = 0; i < COMMAND_COUNT; i++) names[i] = commands[i]->name;
-    const char *nearest = ls_nearest_name(name, names);
-    return ls_fail(LS_ERR_ARGUMENT, "unknown command '%.60s'%s%s%s; see lockstep --help", name,
-                   nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
+    bool has_family = false;
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        names[i] = commands[i]->name;
+        has_family = has_family || is_family(commands[i], argv[1]);
+    }
+    const bool is_pair = has_family && argc > 2 && argv[2][0] != '-';
+    snprintf(typed, sizeof typed, "%.30s%s%.30s", argv[1], is_pair ? " " : "",
+             is_pair ? argv[2] : "");
+    const char *nearest = ls_nearest_name(typed, names);
+    return ls_fail(LS_ERR_ARGUMENT, "unknown command '%s'%s%s%s; see lockstep %s%s--help", typed,
+                   nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "",
+                   has_family ? argv[1] : "", has_family ? " " : "");
 }
 
 static ls_status run_command(int argc, char *const *argv, int *exit_code)
 {
-    const ls_command *command = find_command(argv[1]);
-    if (!command) return unknown_command(argv[1]);
+    int words = 0;
+    const ls_command *command = find_command(argc, argv, &words);
+    if (!command && argc > 2 && strcmp(argv[2], "--help") == 0 && print_family(stdout, argv[1]))
+        return LS_OK;
+    if (!command) return unknown_command(argc, argv);
     ls_invocation invocation;
-    LS_TRY(ls_invocation_init(&invocation, argv[0], command, argc - 2, argv + 2));
+    LS_TRY(ls_invocation_init(&invocation, argv[0], command, argc - 1 - words, argv + 1 + words));
     if (invocation.help) {
         ls_print_help(stdout, command);
         return LS_OK;

@@ -19,7 +19,7 @@
 
 #define LS_VERSION "0.1.0"
 
-enum { LS_ARGUMENTS_MAX = 4, LS_FLAGS_MAX = 4, LS_GIVEN_MAX = 64 };
+enum { LS_ARGUMENTS_MAX = 4, LS_FLAGS_MAX = 8, LS_GIVEN_MAX = 64 };
 
 /* An option of one command that is no option of a run. */
 typedef struct {
@@ -31,7 +31,8 @@ typedef struct {
 struct ls_invocation;
 
 typedef struct ls_command {
-    const char *name;            /* "train"; "data verify" is "data" with an argument */
+    const char *name;            /* "train", "bench gemm"; "data verify" is "data" with an
+                                    argument */
     const char *arguments;       /* "MODEL --data SPEC [option ...]", for the usage line */
     const char *summary;         /* for the list of commands */
     const char *about;           /* a paragraph of its help, ended by a newline */
@@ -45,7 +46,7 @@ typedef struct ls_command {
 } ls_command;
 
 extern const ls_command ls_command_train, ls_command_eval, ls_command_predict, ls_command_show,
-    ls_command_devices, ls_command_verify, ls_command_data;
+    ls_command_devices, ls_command_verify, ls_command_bench_allreduce, ls_command_data;
 
 /* All texts are borrowed from argv. */
 typedef struct ls_invocation {

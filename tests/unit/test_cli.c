@@ -18,6 +18,7 @@
 
 #include "cli/scratch_folder.h"
 #include "io/checkpoint.h"
+#include "io/json.h"
 #include "train/config.h"
 #include "train/model.h"
 
@@ -162,7 +163,7 @@ static void test_help_and_version_go_to_standard_output(void **state)
 {
     (void)state;
     static const char *const commands[] = { "train", "eval", "predict", "show", "devices",
-                                            "verify", "data" };
+                                            "verify", "bench allreduce", "data" };
     expect("--help", 0);
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         char line[64], usage[64];
@@ -236,6 +237,16 @@ static const struct {
     { "verify linear --data digits --devices host:1", 2, "at least 2" },
     { "verify linear --data digits --repeat 0", 2, "--repeat: found '0'" },
     { "verify linear --data digits --replica-batch 4", 2, "--global-batch" },
+    { "bench", 2, "did you mean bench" },
+    { "bench alreduce", 2, "did you mean bench allreduce?" },
+    { "bench allreduce --interations 3", 2, "did you mean --iterations?" },
+    { "bench allreduce --lr 3", 2, "--lr is an option of train, not of bench allreduce" },
+    { "bench allreduce --min 64 --max 32", 2, "--min 64 is more than --max 32" },
+    { "bench allreduce --min 4x", 2, "--min: found '4x'" },
+    { "bench allreduce --factor 1", 2, "--factor: found '1'" },
+    { "bench allreduce --offset 32", 2, "--offset: found '32'" },
+    { "bench allreduce --devices host:3 --shards 2", 2, "--shards 3 to 64" },
+    { "bench allreduce --devices host:2 --order fast --allreduce tree", 2, "--order fast" },
     { "data verfy digits", 2, "did you mean verify?" },
     { "data verify digit", 2, "digits" },
     { "data verify idx:nowhere", 3, "nowhere" },
@@ -542,6 +553,94 @@ static void test_output_that_is_lost_is_a_failure(void **state)
     expect_text(last.err, "standard output could not be written");
 }
 
+/* -- bench ---------------------------------------------------------------------------------- */
+
+static void test_bench_allreduce_finds_no_wrong_element(void **state)
+{
+    (void)state;
+    static const char *const how[] = {
+        "", "--allreduce tree", "--allreduce root", "--p2p off", "--p2p off --allreduce tree",
+        "--order fast", "--shards 8", "--shards 8 --offset 1 --p2p off", "--offset 3",
+    };
+    for (int n = 1; n <= 4; n++) {
+        for (size_t h = 0; h < sizeof how / sizeof how[0]; h++) {
+            char line[160];
+            snprintf(line, sizeof line, "bench allreduce --devices host:%d --min 4 --max 4100 "
+                     "--factor 5 --iterations 1 %s", n, how[h]);
+            expect(line, 0);
+            expect_text(last.out, "\n# wrong elements: 0\n");
+        }
+    }
+}
+
+/* 4, 8 and 16 bytes: three lines of ten numbers; busbw of two replicas is algbw. */
+static void test_bench_allreduce_prints_a_row_per_size(void **state)
+{
+    (void)state;
+    expect("bench allreduce --devices host:2 --min 4 --max 31 --factor 2 --iterations 2", 0);
+    int rows = 0;
+    for (const char *line = last.out; *line != '\0'; line = strchr(line, '\n') + 1) {
+        double x[10];
+        int end = 0;
+        if (line[0] == '#') continue;
+        assert_int_equal(sscanf(line, "%lf %lf %lf %lf %lf %lf %lf %lf %lf %lf%n", &x[0], &x[1],
+                                &x[2], &x[3], &x[4], &x[5], &x[6], &x[7], &x[8], &x[9], &end), 10);
+        assert_true(line[end] == '\n');
+        assert_true(x[0] == 4 << rows && x[1] == 1 << rows);
+        assert_true(x[2] > 0 && x[3] == x[4] && x[5] == 0);
+        assert_true(x[6] > 0 && x[7] == x[8] && x[9] == 0);
+        rows++;
+    }
+    assert_int_equal(rows, 3);
+    expect_text(last.out, "# ring: host devices; order exact; 2 shards; offset 0 floats\n");
+    expect_text(last.out, "0-PEER->1 1-PEER->0\n");
+}
+
+/* Skips a value, whatever it is; counts the elements of arrays and those of `key` that are 0. */
+static ls_status skip_value(ls_json_reader *json, const char *key, int *elements, int *zeros)
+{
+    const char c = json->text[json->at + strspn(json->text + json->at, " ")];
+    char *text = NULL;
+    bool more = false;
+    if (c == '"') {
+        LS_TRY(ls_json_read_string(json, &text));
+        free(text);
+        return LS_OK;
+    }
+    if (c != '{' && c != '[') {
+        const size_t bytes = strcspn(json->text + json->at, ",]}");
+        *zeros += strcmp(key, "wrong") == 0 && bytes == 1 && json->text[json->at] == '0';
+        json->at += bytes;
+        return LS_OK;
+    }
+    LS_TRY(ls_json_read_open(json, c));
+    for (;;) {
+        LS_TRY(ls_json_read_next(json, &more));
+        if (!more) return LS_OK;
+        char *name = NULL;
+        if (c == '{') LS_TRY(ls_json_read_key(json, &name));
+        *elements += c == '[';
+        const ls_status status = skip_value(json, name ? name : "", elements, zeros);
+        free(name);
+        LS_TRY(status);
+    }
+}
+
+static void test_bench_allreduce_prints_json_that_can_be_read(void **state)
+{
+    (void)state;
+    expect("bench allreduce --devices host:2 --min 4 --max 16 --factor 2 --iterations 1 --json", 0);
+    assert_string_equal(last.err, "");
+    ls_json_reader json;
+    int elements = 0, zeros = 0;
+    ls_json_read_init(&json, "json", last.out, strlen(last.out), 0);
+    if (skip_value(&json, "", &elements, &zeros) != LS_OK || ls_json_read_end(&json) != LS_OK)
+        fail_msg("%s:\n%s", ls_last_error(), last.out);
+    assert_int_equal(elements, 2 + 3); /* devices, rows */
+    assert_int_equal(zeros, 2 * 3 + 1);
+    expect_text(last.out, "\"algorithm\"");
+}
+
 int main(void)
 {
     const char *path = getenv("LOCKSTEP");
@@ -572,6 +671,9 @@ int main(void)
         TEST(test_verify_climbs_the_ladder),
         TEST(test_a_signal_ends_a_run_with_a_checkpoint_and_how_to_continue),
         TEST(test_output_that_is_lost_is_a_failure),
+        TEST(test_bench_allreduce_finds_no_wrong_element),
+        TEST(test_bench_allreduce_prints_a_row_per_size),
+        TEST(test_bench_allreduce_prints_json_that_can_be_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
