@@ -5,8 +5,11 @@
  * "lockstep: <what and where, found and expected> [source file:line]".
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/console.h"
 #include "cli/options.h"
@@ -15,7 +18,8 @@
 
 static const ls_command *const commands[] = {
     &ls_command_train, &ls_command_eval,   &ls_command_predict, &ls_command_show,
-    &ls_command_devices, &ls_command_verify, &ls_command_bench_allreduce, &ls_command_data,
+    &ls_command_devices, &ls_command_verify, &ls_command_bench_allreduce, &ls_command_bench_gemm,
+    &ls_command_bench_conv, &ls_command_data,
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 
@@ -108,6 +112,18 @@ static ls_status run_command(int argc, char *const *argv, int *exit_code)
     return command->run(&invocation, exit_code);
 }
 
+/* A standard stream that was closed when we began would give its number to the first file that is
+ * opened: what is printed would land in a run's history. /dev/null takes its place, opened the
+ * wrong way round, so that reading and writing fail as on a closed one. */
+static void hold_standard_streams(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
+        const int got = open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+        if (got < 0) _exit(ls_exit_code(LS_ERR_IO));
+    }
+}
+
 /* What was printed must have arrived; a pipe that was closed early or a full disk is a failure. */
 static ls_status finish_output(void)
 {
@@ -117,6 +133,8 @@ static ls_status finish_output(void)
 
 int main(int argc, char **argv)
 {
+    hold_standard_streams();
+    signal(SIGXFSZ, SIG_IGN); /* a file that may grow no more is a failed write, with a message */
     if (argc < 2) {
         print_usage(stderr);
         return ls_exit_code(LS_ERR_ARGUMENT);

@@ -198,7 +198,7 @@ done:
 static ls_status read_environment(ls_config *config)
 {
     const char *p2p = getenv("LOCKSTEP_P2P");
-    if (!p2p) return LS_OK;
+    if (!p2p || p2p[0] == '\0') return LS_OK;
     if (strcmp(p2p, "auto") != 0 && strcmp(p2p, "on") != 0 && strcmp(p2p, "off") != 0) {
         return ls_fail(LS_ERR_ARGUMENT, "LOCKSTEP_P2P is '%.60s', expected auto, on or off", p2p);
     }

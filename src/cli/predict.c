@@ -9,6 +9,7 @@
  * string, two version bytes, a 16-bit length, and a Python literal padded so that the data starts
  * on a multiple of 64. Nine digits give every f32 back from a CSV.
  */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +30,7 @@ static ls_status put(sink *to, const void *bytes, size_t count)
 {
     if (to->is_file) return ls_new_file_write(&to->file, bytes, count);
     if (fwrite(bytes, 1, count, stdout) == count) return LS_OK;
-    return ls_fail(LS_ERR_IO, "standard output could not be written");
+    return ls_fail(LS_ERR_IO, "standard output could not be written: %s", strerror(errno));
 }
 
 static ls_status put_text(sink *to, const char *text) { return put(to, text, strlen(text)); }

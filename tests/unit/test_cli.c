@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -281,6 +282,8 @@ static void test_the_environment_is_checked_like_an_option(void **state)
     expect_text(last.out, "STAGED");
     expect("devices --devices host:2 --p2p on", 0); /* the command line wins */
     assert_null(strstr(last.out, "STAGED"));
+    setenv("LOCKSTEP_P2P", "", 1); /* as if it were not set */
+    expect("devices --devices host:2", 0);
     unsetenv("LOCKSTEP_P2P");
     setenv("LOCKSTEP_ISA", "mmx", 1);
     expect("devices", 2);
@@ -641,6 +644,42 @@ static void test_bench_allreduce_prints_json_that_can_be_read(void **state)
     expect_text(last.out, "\"algorithm\"");
 }
 
+/* Else the first files that are opened get the streams' numbers, and what is printed goes there. */
+static void test_closed_streams_leave_the_files_of_a_run_alone(void **state)
+{
+    (void)state;
+    char line[] = "train linear --data digits --steps 2 --out r", *argv[ARGUMENTS_MAX];
+    posix_spawn_file_actions_t actions;
+    pid_t pid = 0;
+    split_words(line, argv);
+    assert_int_equal(posix_spawn_file_actions_init(&actions), 0);
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        posix_spawn_file_actions_addclose(&actions, fd);
+    assert_int_equal(posix_spawn(&pid, program, &actions, NULL, argv, environ), 0);
+    posix_spawn_file_actions_destroy(&actions);
+    assert_int_equal(wait_for(pid), 1); /* the output was lost */
+    read_text("r/history.csv", last.out);
+    assert_memory_equal(last.out, "epoch,", 6);
+    read_text("r/log.jsonl", last.out);
+    assert_memory_equal(last.out, "{\"epoch\":1,", 11);
+    expect("show r", 0);
+}
+
+static void test_a_file_that_may_not_grow_is_a_message_and_exit_code_1(void **state)
+{
+    (void)state;
+    struct rlimit before, low;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    low = before;
+    low.rlim_cur = 100000; /* a checkpoint of digits-cnn has 460000 bytes */
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
+    const int code = run("train digits-cnn --data digits --steps 1 --out r");
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(code, 1);
+    expect_text(last.err, ".safetensors: writing failed: File too large");
+    assert_int_equal(rmdir("r/checkpoints"), 0); /* no temporary file is left */
+}
+
 int main(void)
 {
     const char *path = getenv("LOCKSTEP");
@@ -671,6 +710,8 @@ int main(void)
         TEST(test_verify_climbs_the_ladder),
         TEST(test_a_signal_ends_a_run_with_a_checkpoint_and_how_to_continue),
         TEST(test_output_that_is_lost_is_a_failure),
+        TEST(test_closed_streams_leave_the_files_of_a_run_alone),
+        TEST(test_a_file_that_may_not_grow_is_a_message_and_exit_code_1),
         TEST(test_bench_allreduce_finds_no_wrong_element),
         TEST(test_bench_allreduce_prints_a_row_per_size),
         TEST(test_bench_allreduce_prints_json_that_can_be_read),
