@@ -9,7 +9,7 @@
 #include "device/cuda.h"
 #include "support/naive.h"
 
-enum { STAGING_BYTES = 4 << 20 };
+enum { STAGING_BYTES = 20 << 20 };
 
 void gpu_must(ls_status status, const char *call, const char *file, int line)
 {

@@ -392,6 +392,19 @@ static int case_arena(void)
     return 0;
 }
 
+/* More blocks than a tensor may have groups: groups of two. */
+static int case_long_tensor(void)
+{
+    static arena one;
+    gpu_arrays g;
+    naive_random n = random_of_machine();
+    add_tensor(&one, (size_t)4096 * 1024 + 5, 0.0f, 0.0f);
+    gpu_arrays_open(&g);
+    check_gradient_finish(&g, &n, &one, FINITE);
+    gpu_arrays_close(&g);
+    return 0;
+}
+
 /* -- whole buffers ---------------------------------------------------------------------------- */
 
 static void check_whole(gpu_arrays *g, naive_random *n, size_t count, int mix)
@@ -475,13 +488,17 @@ static int case_whole(void)
 
 /* -- the tests -------------------------------------------------------------------------------- */
 
-static void on_three_machines(const char *name)
+static void need_a_gpu(void)
 {
     const char *why;
-    if (ls_cuda_usable_count(&why) == 0) {
-        if (getenv("LS_REQUIRE_GPU") != NULL) fail_msg("no usable GPU: %s", why);
-        skip();
-    }
+    if (ls_cuda_usable_count(&why) > 0) return;
+    if (getenv("LS_REQUIRE_GPU") != NULL) fail_msg("no usable GPU: %s", why);
+    skip();
+}
+
+static void on_three_machines(const char *name)
+{
+    need_a_gpu();
     if (!driver_is_virtual()) {
         assert_case(name, "LOCKSTEP_VGPU_SEED=");
         return;
@@ -521,11 +538,19 @@ static void test_digests_and_merges_have_the_bits_of_the_reference(void **state)
     on_three_machines("whole");
 }
 
+static void test_a_long_tensors_blocks_are_summed_in_groups(void **state)
+{
+    (void)state;
+    need_a_gpu();
+    assert_case("long tensor", "LOCKSTEP_VGPU_SEED=1");
+}
+
 int main(int argc, char **argv)
 {
     static const fresh_case cases[] = {
         { "pool", case_pool },     { "activations", case_activations }, { "losses", case_losses },
-        { "arena", case_arena },   { "whole", case_whole },             { NULL, NULL },
+        { "arena", case_arena },   { "whole", case_whole },
+        { "long tensor", case_long_tensor }, { NULL, NULL },
     };
     fresh_main(argc, argv, cases);
     const struct CMUnitTest tests[] = {
@@ -534,6 +559,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_losses_have_the_bits_of_the_reference),
         cmocka_unit_test(test_updates_and_norms_have_the_bits_of_the_reference),
         cmocka_unit_test(test_digests_and_merges_have_the_bits_of_the_reference),
+        cmocka_unit_test(test_a_long_tensors_blocks_are_summed_in_groups),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -224,7 +224,8 @@ static void check_sums(gpu_arrays *g, const sum_job *job, sharing s)
     free(before);
 }
 
-static void check_both_sums(gpu_arrays *g, naive_random *n, ls_conv_shape shape, sharing s)
+static void check_gradients(gpu_arrays *g, naive_random *n, ls_conv_shape shape, sharing s,
+                            bool only_bias)
 {
     convolution c = convolution_of(n, shape, MIX);
     sum_job job = {
@@ -236,7 +237,7 @@ static void check_both_sums(gpu_arrays *g, naive_random *n, ls_conv_shape shape,
         .piece = w_floats(&shape),
         .stride = w_floats(&shape) + 4,
     };
-    check_sums(g, &job, s);
+    if (!only_bias) check_sums(g, &job, s);
     job.is_bias = true;
     job.stride = shape.filters + 3;
     check_sums(g, &job, s);
@@ -267,21 +268,41 @@ static int case_batch_sums(void)
     gpu_arrays_open(&g);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         g.shift = i % 2 * sizeof(float);
-        check_both_sums(&g, &n, cases[i].shape, cases[i].sharing);
+        check_gradients(&g, &n, cases[i].shape, cases[i].sharing, false);
     }
+    gpu_arrays_close(&g);
+    return 0;
+}
+
+/* More partials than the stream's workspace holds: a range of the result at a time, or several
+ * slices to a block. */
+static int case_ranges(void)
+{
+    const sharing one = { 1, 1, 0, 1 }, all = { 64, 1, 0, 1 };
+    gpu_arrays g;
+    naive_random n = random_of_machine();
+    gpu_arrays_open(&g);
+    check_gradients(&g, &n, shape_of(128, 3, 3, 1, 300, 1, 1, 0, 0), all, false); /* 5 tiles */
+    check_gradients(&g, &n, shape_of(64, 1, 1, 1, 16400, 1, 1, 0, 0), all, true);
+    ls_conv_shape wide = shape_of(1, 48, 544, 1, 1, 32, 1, 0, 0); /* 17 slices: groups of two */
+    check_gradients(&g, &n, wide, one, false);
     gpu_arrays_close(&g);
     return 0;
 }
 
 /* -- the tests --------------------------------------------------------------------------------- */
 
-static void on_three_machines(const char *name)
+static void need_a_gpu(void)
 {
     const char *why;
-    if (ls_cuda_usable_count(&why) == 0) {
-        if (getenv("LS_REQUIRE_GPU") != NULL) fail_msg("no usable GPU: %s", why);
-        skip();
-    }
+    if (ls_cuda_usable_count(&why) > 0) return;
+    if (getenv("LS_REQUIRE_GPU") != NULL) fail_msg("no usable GPU: %s", why);
+    skip();
+}
+
+static void on_three_machines(const char *name)
+{
+    need_a_gpu();
     if (!driver_is_virtual()) {
         assert_case(name, "LOCKSTEP_VGPU_SEED=");
         return;
@@ -310,12 +331,21 @@ static void test_sums_over_samples_have_the_bits_of_the_reference(void **state)
     on_three_machines("batch sums");
 }
 
+static void test_long_results_are_summed_range_by_range(void **state)
+{
+    (void)state;
+    need_a_gpu();
+    /* So wide a GPU is not filled by whole tiles: their slices are dealt to many blocks. */
+    assert_case("ranges", "LOCKSTEP_VGPU_SM=256");
+}
+
 int main(int argc, char **argv)
 {
     static const fresh_case cases[] = {
         { "gemm", case_gemm },
         { "convolution", case_convolution },
         { "batch sums", case_batch_sums },
+        { "ranges", case_ranges },
         { NULL, NULL },
     };
     fresh_main(argc, argv, cases);
@@ -323,6 +353,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_products_have_the_bits_of_the_reference),
         cmocka_unit_test(test_convolutions_have_the_bits_of_the_reference),
         cmocka_unit_test(test_sums_over_samples_have_the_bits_of_the_reference),
+        cmocka_unit_test(test_long_results_are_summed_range_by_range),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

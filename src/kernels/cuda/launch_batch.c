@@ -17,7 +17,7 @@ enum {
     WORKSPACE_FLOATS = LS_CUDA_WORKSPACE_BYTES / sizeof(float),
     TILE_FLOATS = LS_DW_TILE * LS_DW_TILE,
     PARTIAL_TILES = WORKSPACE_FLOATS / TILE_FLOATS, /* that the workspace holds */
-    WHOLE_STEPS = 4096   /* places that a block may as well sum alone */
+    WHOLE_PLACES = 1024 /* that a block may as well sum alone */
 };
 
 /* -- groups ----------------------------------------------------------------------------------- */
@@ -164,7 +164,7 @@ static ls_status deal_slices(const ls_stream *stream, ls_cuda_groups *g, size_t 
     const int waiting =
         g->fold.slot_count - g->fold.piece_count + waiting_of(most_slices(g));
     const size_t width = (size_t)ls_cuda_multiprocessor_count(stream->device);
-    d->whole = (tiles >= width || places <= WHOLE_STEPS) && waiting <= LS_DW_MANY_PLANES;
+    d->whole = (tiles >= width || places <= WHOLE_PLACES) && waiting <= LS_DW_MANY_PLANES;
     if (places == 0) d->whole = true; /* nothing waits in the tree, TEMPORARIES_MAX in the fold */
     if (!d->whole) return deal_groups(g, tiles, d);
     d->groups = 1;
