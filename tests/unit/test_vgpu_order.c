@@ -572,7 +572,7 @@ static void test_the_trace_tells_who_waited_for_what(void **state)
     static const char *const lines[] = {
         "gpu0 stream 0 #2 launch fill grid 1x1x1 block 64x1x1 shared 0, ",
         "gpu0 stream 1 #1 wait for gpu0 stream 0 #3 (event 0), ",
-        "gpu0 stream 1 #2 copy 256 bytes from gpu0 0x700000000000 to gpu1 0x710000000000, ",
+        "gpu0 stream 1 #2 copy 256 bytes from gpu0 0x700000000000 to gpu1 0x701000000000, ",
         "gpu0 stream 1 #3 record event 1, ",
         "gpu1 stream 2 #2 wait for gpu0 stream 1 #3 (event 1), ",
         "gpu1 stream 2 #5 copy 256 bytes from gpu1 0x",

@@ -58,7 +58,7 @@ static bool read_bytes(reader *r, uint64_t *out)
     if (!read_number(r, 0, UINT64_C(1) << 40, out)) return false;
     const int shift = take(r, "K") ? 10 : take(r, "M") ? 20 : take(r, "G") ? 30 : 0;
     *out <<= shift;
-    return *out <= UINT64_C(1) << 40 || refuse(r, "at most 1024G");
+    return *out <= UINT64_C(1) << 36 || refuse(r, "at most 64G");
 }
 
 /* The end of one element of a list; *more: another follows. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* driver_memory.c -- device and pinned memory, and who may reach it.
  *
- * Device addresses are not host addresses: device d owns 2^40 bytes from 0x700000000000 + d * 2^40.
- * The host reserves them without access, as far as it can, so that a program which dereferences a
+ * Device addresses are not host addresses: device d owns 2^36 bytes from 0x700000000000 + d * 2^36,
+ * so that 64 devices end far below where a process has its libraries and maps its pages. The host
+ * reserves them without access, as far as it can, so that a program which dereferences a
  * device pointer stops there. The bytes themselves lie in host memory that only operations know.
  *
  *     device 0: |512-aligned allocation|....gap....|allocation|....gap....|
@@ -23,7 +24,7 @@
 #include <sys/mman.h>
 
 #define DEVICE_BASE UINT64_C(0x700000000000)
-#define DEVICE_STEP (UINT64_C(1) << 40)
+#define DEVICE_STEP (UINT64_C(1) << 36)
 enum { DEVICE_ALIGN = 512, DEVICE_GAP = 65536, PAGE = 4096, HOST = VGPU_MAX_DEVICES };
 
 /* All allocations of one owner, in order of their making; a device's by rising address. */
@@ -118,6 +119,13 @@ static bool pinned_bytes(vgpu_allocation *a)
     return true;
 }
 
+/* Are there addresses left for so many bytes? Freed ones are not. */
+static bool has_addresses(const heap *h, int device, size_t bytes)
+{
+    const uint64_t end = DEVICE_BASE + (uint64_t)(device + 1) * DEVICE_STEP;
+    return round_up(bytes, DEVICE_ALIGN) + DEVICE_GAP <= end - h->next;
+}
+
 vgpu_allocation *vgpu_memory_alloc(vgpu_device *device, size_t bytes)
 {
     const int owner = device == NULL ? -1 : device->ordinal;
@@ -129,7 +137,8 @@ vgpu_allocation *vgpu_memory_alloc(vgpu_device *device, size_t bytes)
     *a = (vgpu_allocation){ .bytes = bytes, .device = owner, .writable = true, .references = 1 };
     pthread_mutex_lock(&memory_lock);
     const bool made = bytes <= room - h->used_bytes &&
-                      (owner < 0 ? pinned_bytes(a) : device_bytes(a));
+                      (owner < 0 ? pinned_bytes(a) : has_addresses(h, owner, bytes) &&
+                                                     device_bytes(a));
     if (made) {
         a->address = owner < 0 ? (uint64_t)(uintptr_t)a->data : h->next;
         h->next += round_up(bytes, DEVICE_ALIGN) + DEVICE_GAP;

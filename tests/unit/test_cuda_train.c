@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: MIT */
+/* test_cuda_train.c -- the promise on GPUs: the program trains to the bits of host:1 on any number
+ * of them, over any links; and a link that goes wrong is left out or named, never believed.
+ *
+ * The program is run as a user runs it, on the virtual GPU, a machine per run
+ * (tests/vgpu/README.md). Runs are few steps of small batches, because every instruction is
+ * interpreted. All of this needs machines made for it, so on a real driver it is left out: there,
+ * tests/gpu/run trains.
+ */
+#include "support/test.h"
+
+#include <stdio.h>
+
+#include "support/fresh_process.h"
+#include "support/program.h"
+#include "support/training.h"
+
+enum { TEXT = 1200 };
+
+/* -- runs -------------------------------------------------------------------------------------- */
+
+static training *files;      /* a temporary folder, and its data */
+static char table[600];      /* 64 numbers a line, as a spec: no test part, nothing to evaluate */
+static char pictures[600];
+
+/* What is trained, but for the machine: `lockstep train <words> --out ...`. */
+typedef struct {
+    char words[700];
+    program_run on_host; /* on host:1 */
+} work;
+
+static work digits, small, cifar10;
+
+static const char *new_folder(void)
+{
+    char name[32];
+    (void)snprintf(name, sizeof name, "run-%d", files->runs++);
+    return training_path(files, name);
+}
+
+/* Train `w` with further `options` on a machine of `settings`, without the LOCKSTEP_VGPU_. */
+static program_run train(const work *w, const char *settings, const char *options)
+{
+    char environment[600] = "", arguments[TEXT];
+    program_run run;
+    for (char word[128]; sscanf(settings, "%127s", word) == 1;) {
+        const size_t used = strlen(environment);
+        (void)snprintf(environment + used, sizeof environment - used, "LOCKSTEP_VGPU_%s ", word);
+        settings = strstr(settings, word) + strlen(word);
+    }
+    const int bytes = snprintf(arguments, sizeof arguments, "train %s %s%s%s", w->words, options,
+                               strstr(options, "--out ") ? "" : " --out ",
+                               strstr(options, "--out ") ? "" : new_folder());
+    assert_true(bytes < TEXT);
+    program_run_with(&run, environment, arguments);
+    return run;
+}
+
+static void prepare(work *w)
+{
+    w->on_host = train(w, "", "--devices host:1");
+    PROGRAM_MUST_END(&w->on_host, w->words, 0, "weights", NULL);
+    assert_int_equal(strlen(w->on_host.weights), 64);
+    assert_int_equal(strlen(w->on_host.optimizer), 64);
+}
+
+/* The run ended well, with the bits of `w` on host:1, and left nothing in the driver. */
+static void must_be_the_same(const work *w, const program_run *run, const char *what)
+{
+    PROGRAM_MUST_END(run, what, 0, NULL);
+    const bool same = strcmp(run->weights, w->on_host.weights) == 0 &&
+                      strcmp(run->optimizer, w->on_host.optimizer) == 0;
+    if (same && !program_said(run, "vgpu:")) return;
+    print_error("%s: %s\n%s", what, same ? "the driver complains" : "other bits than on host:1",
+                run->text);
+    fail();
+}
+
+typedef struct {
+    const char *settings, *options;
+    const char *said; /* what the run must say besides, or NULL */
+} variant;
+
+static void must_all_be_the_same(const work *w, const variant *v)
+{
+    for (; v->settings != NULL; v++) {
+        char what[300];
+        (void)snprintf(what, sizeof what, "%s %s", v->settings, v->options);
+        const program_run run = train(w, v->settings, v->options);
+        must_be_the_same(w, &run, what);
+        PROGRAM_MUST_END(&run, what, 0, v->said, NULL);
+    }
+}
+
+static int make_files(void **state)
+{
+    (void)state;
+    if (!driver_is_virtual()) return 0;
+    files = training_create();
+    char *lines = training_table(7, 64, 64, 10);
+    training_write(files, "table.csv", lines);
+    free(lines);
+    (void)snprintf(table, sizeof table, "csv:%s,header=no,test=none",
+                   training_path(files, "table.csv"));
+    (void)snprintf(pictures, sizeof pictures, "%s", training_pictures(files, 24));
+    (void)snprintf(digits.words, sizeof digits.words,
+                   "digits-cnn --data digits --global-batch 16 --steps 3");
+    (void)snprintf(small.words, sizeof small.words,
+                   "digits-cnn --data %s --global-batch 12 --steps 3", table);
+    (void)snprintf(cifar10.words, sizeof cifar10.words,
+                   "cifar10-cnn --data %s --global-batch 8 --steps 3", pictures);
+    prepare(&digits);
+    prepare(&small);
+    prepare(&cifar10);
+    return 0;
+}
+
+static int remove_files(void **state)
+{
+    (void)state;
+    if (files != NULL) training_destroy(files);
+    return 0;
+}
+
+static void need_virtual_driver(void)
+{
+    if (!driver_is_virtual()) skip();
+}
+
+/* -- the same bits ----------------------------------------------------------------------------- */
+
+static void test_the_number_of_gpus_changes_no_bit(void **state)
+{
+    (void)state;
+    need_virtual_driver();
+    static const variant variants[] = {
+        { "DEVICES=1", "--devices cuda", "replicas    1 on cuda:0" },
+        { "DEVICES=2", "--devices cuda", "2 PEER" },
+        { "DEVICES=3", "--devices cuda", "3 PEER" },
+        { "DEVICES=4", "--devices cuda", "4 PEER" },
+        { NULL, NULL, NULL },
+    };
+    must_all_be_the_same(&digits, variants);
+}
+
+static void test_links_and_algorithm_change_no_bit(void **state)
+{
+    (void)state;
+    need_virtual_driver();
+    static const variant variants[] = {
+        { "DEVICES=4", "--devices cuda --allreduce ring", "4 PEER" },
+        { "DEVICES=4", "--devices cuda --allreduce tree", "4 PEER" },
+        { "DEVICES=4 P2P=none", "--devices cuda --allreduce ring", "4 STAGED" },
+        { "DEVICES=3 P2P=none", "--devices cuda --allreduce tree", "3 STAGED" },
+        { "DEVICES=4 P2P=all,!0-1", "--devices cuda --allreduce ring", "4 PEER" }, /* round it */
+        { "DEVICES=3 P2P=all,!0-1", "--devices cuda --allreduce ring", "1 STAGED" },
+        { "DEVICES=3 P2P=all,!0-1", "--devices cuda --allreduce tree", NULL },
+        { "DEVICES=3", "--devices cuda --p2p off", "3 STAGED" },
+        { "DEVICES=1", "--devices 'cuda:0*2' --allreduce ring", "2 LOCAL" },
+        { "DEVICES=1", "--devices 'cuda:0*2' --allreduce tree", "2 LOCAL" },
+        { "DEVICES=2 P2P=none", "--devices 'cuda:0*2,1'", "LOCAL" },
+        { NULL, NULL, NULL },
+    };
+    must_all_be_the_same(&small, variants);
+}
+
+static void test_small_buckets_passes_and_the_lower_ptx_change_no_bit(void **state)
+{
+    (void)state;
+    need_virtual_driver();
+    static const variant variants[] = {
+        { "DEVICES=3", "--devices cuda --bucket 16K", "buckets" },
+        { "DEVICES=2", "--devices cuda --accumulate 2", NULL },
+        { "DEVICES=2 CAPABILITY=75", "--devices cuda", "sm_75" },
+        { "DEVICES=2 SEED=2 JITTER=200", "--devices cuda", NULL },
+        { NULL, NULL, NULL },
+    };
+    must_all_be_the_same(&small, variants);
+}
+
+static void test_three_steps_on_pictures_have_the_hosts_bits(void **state)
+{
+    (void)state;
+    need_virtual_driver();
+    static const variant variants[] = {
+        { "DEVICES=1", "--devices cuda", NULL },
+        { "DEVICES=3", "--devices cuda", "3 PEER" },
+        { NULL, NULL, NULL },
+    };
+    must_all_be_the_same(&cifar10, variants);
+}
+
+static void test_sixteen_gpus_with_eight_partners_each_have_the_hosts_bits(void **state)
+{
+    (void)state;
+    need_virtual_driver();
+    work sixteen;
+    (void)snprintf(sixteen.words, sizeof sixteen.words,
+                   "digits-cnn --data %s --shards 16 --global-batch 16 --steps 1", table);
+    prepare(&sixteen);
+    const program_run run = train(&sixteen, "DEVICES=16 PARTNERS=8 MEMORY=64M",
+                                  "--devices cuda");
+    must_be_the_same(&sixteen, &run, "16 GPUs");
+    PROGRAM_MUST_END(&run, "16 GPUs", 0, "16 PEER", NULL);
+}
+
+static void test_more_gpus_than_shards_are_refused_in_words(void **state)
+{
+    (void)state;
+    need_virtual_driver();
+    const program_run run = train(&small, "DEVICES=4", "--devices cuda --shards 2");
+    PROGRAM_MUST_END(&run, "4 GPUs, 2 shards", 2, "4 replicas, but only 2 shards",
+                     "use --shards 4 or more", NULL);
+}
+
+/* -- from machine to machine ------------------------------------------------------------------- */
+
+/* The first two of three steps on one machine, the third on others: the undisturbed run's bits. */
+static void must_go_on(const char *from, const char *from_settings, const variant *to)
+{
+    char begin[600], options[TEXT], folder[512];
+    (void)snprintf(folder, sizeof folder, "%s", new_folder());
+    (void)snprintf(begin, sizeof begin, "--devices %s --steps 2 --out %s", from, folder);
+    program_run run = train(&small, from_settings, begin);
+    PROGRAM_MUST_END(&run, begin, 0, NULL);
+    assert_string_not_equal(run.weights, small.on_host.weights);
+    for (; to->settings != NULL; to++) {
+        (void)snprintf(options, sizeof options, "%s --resume %s/checkpoints/last.safetensors",
+                       to->options, folder);
+        run = train(&small, to->settings, options);
+        must_be_the_same(&small, &run, options);
+        PROGRAM_MUST_END(&run, options, 0, to->said, NULL);
+    }
+}
+
+static void test_a_checkpoint_of_four_gpus_goes_on_anywhere(void **state)
+{
+    (void)state;
+    need_virtual_driver();
+    static const variant to[] = {
+        { "DEVICES=1", "--devices cuda", "replicas    1 on cuda:0" },
+        { "DEVICES=0", "--devices host:3", "replicas    3 on host" },
+        { NULL, NULL, NULL },
+    };
+    must_go_on("cuda", "DEVICES=4", to);
+}
+
+static void test_a_checkpoint_from_anywhere_goes_on_on_four_gpus(void **state)
+{
+    (void)state;
+    need_virtual_driver();
+    static const variant to[] = {
+        { "DEVICES=4", "--devices cuda", "replicas    4 on cuda:0" },
+        { NULL, NULL, NULL },
+    };
+    must_go_on("cuda", "DEVICES=1", to);
+    must_go_on("host:3", "DEVICES=0", to);
+}
+
+/* -- links that lie ---------------------------------------------------------------------------- */
+
+static void test_a_link_that_lies_from_the_start_is_staged_and_the_bits_are_the_same(void **state)
+{
+    (void)state;
+    need_virtual_driver();
+    static const variant variants[] = {
+        { "DEVICES=2 LINKS=0\\>1:drop", "--devices cuda", "pair 0 -> 1 is staged" },
+        { "DEVICES=2 LINKS=0\\>1:flip", "--devices cuda", "pair 0 -> 1 is staged" },
+        { "DEVICES=3 LINKS=1\\>0:zero", "--devices cuda", "2 PEER, 1 STAGED" },
+        { NULL, NULL, NULL },
+    };
+    must_all_be_the_same(&small, variants);
+}
+
+enum { GOOD_STEPS = 4 };
+
+/* How often the link from GPU 0 to GPU 1 is used in the first GOOD_STEPS steps of `small`. */
+static int count_uses(const char *options)
+{
+    char settings[600], trace[512], line[512];
+    int use, most = 0;
+    (void)snprintf(trace, sizeof trace, "%s", new_folder());
+    (void)snprintf(settings, sizeof settings, "DEVICES=2 TRACE=%s", trace);
+    const program_run run = train(&small, settings, options);
+    PROGRAM_MUST_END(&run, "traced", 0, NULL);
+    FILE *file = fopen(trace, "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file) != NULL) {
+        const char *at = strstr(line, ", use ");
+        const bool is_it = strstr(line, " of link 0>1") != NULL;
+        if (is_it && at != NULL && sscanf(at, ", use %d", &use) == 1 && use > most) most = use;
+    }
+    (void)fclose(file);
+    assert_true(most > GOOD_STEPS);
+    return most;
+}
+
+/* `small`, but longer; the link does `fault` from its first use in step GOOD_STEPS + 1 on. */
+static program_run train_until(const char *fault, int good_uses)
+{
+    char settings[100];
+    (void)snprintf(settings, sizeof settings, "DEVICES=2 LINKS=0\\>1:%s@%d", fault, good_uses + 1);
+    return train(&small, settings, "--devices cuda --steps 8 --timeout 3");
+}
+
+static void test_a_link_that_begins_to_lie_is_caught_in_that_step(void **state)
+{
+    (void)state;
+    need_virtual_driver();
+    const int uses = count_uses("--devices cuda --steps 4");
+    static const char *const fault[] = { "flip", "drop" };
+    for (int i = 0; i < 2; i++) {
+        const program_run run = train_until(fault[i], uses);
+        PROGRAM_MUST_END(&run, fault[i], 5, "step 5: bucket 0, ring step 0",
+                         "bytes changed on link 0 -> 1", NULL);
+    }
+    /* Zeros pass a digest that comes with them as zero; not the comparison of the results. */
+    const program_run run = train_until("zero", uses);
+    PROGRAM_MUST_END(&run, "zero", 5, "step 5: bucket 0", "rank 1 has digest", NULL);
+}
+
+static void test_a_link_that_falls_silent_ends_the_run_in_time(void **state)
+{
+    (void)state;
+    need_virtual_driver();
+    const int uses = count_uses("--devices cuda --steps 4");
+    const program_run whole = train_until("slow=1", uses), run = train_until("hang", uses);
+    PROGRAM_MUST_END(&whole, "slow", 0, NULL);
+    PROGRAM_MUST_END(&run, "hang", 5, "step 5: ", "within the timeout", NULL);
+    /* It began like the whole run, so it cannot have waited longer than this. */
+    if (run.seconds <= whole.seconds + 3 + 2) return;
+    print_error("%.1f s, where the run without the fault takes %.1f s\n%s", run.seconds,
+                whole.seconds, run.text);
+    fail();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_number_of_gpus_changes_no_bit),
+        cmocka_unit_test(test_links_and_algorithm_change_no_bit),
+        cmocka_unit_test(test_small_buckets_passes_and_the_lower_ptx_change_no_bit),
+        cmocka_unit_test(test_three_steps_on_pictures_have_the_hosts_bits),
+        cmocka_unit_test(test_sixteen_gpus_with_eight_partners_each_have_the_hosts_bits),
+        cmocka_unit_test(test_more_gpus_than_shards_are_refused_in_words),
+        cmocka_unit_test(test_a_checkpoint_of_four_gpus_goes_on_anywhere),
+        cmocka_unit_test(test_a_checkpoint_from_anywhere_goes_on_on_four_gpus),
+        cmocka_unit_test(test_a_link_that_lies_from_the_start_is_staged_and_the_bits_are_the_same),
+        cmocka_unit_test(test_a_link_that_begins_to_lie_is_caught_in_that_step),
+        cmocka_unit_test(test_a_link_that_falls_silent_ends_the_run_in_time),
+    };
+    return cmocka_run_group_tests(tests, make_files, remove_files);
+}
