@@ -36,12 +36,13 @@ SOURCES = {
     "train": ("apply builtin config config_value environment evaluate explain layers machine "
               "metrics model_describe model_init model_parse optimizer rank replica resume "
               "schedule state step trainer"),
-    "cli": ("bench bench_allreduce bench_exchange console data devices eval options predict report "
-            "scratch_folder show signals train verify"),  # without main.c, which is not part of the library
+    "cli": ("bench bench_allreduce bench_exchange bench_kernel_run bench_kernels console data "
+            "devices eval options predict report scratch_folder show signals train "
+            "verify"),  # without main.c, which is not part of the library
 }
 # One micro-kernel source per op, compiled once per instruction set (src/kernels/host/host.h).
-HOST_KERNELS = ("activation arena batch_sum conv dropout gemm loss patch pool product table tile "
-                "weight_gradient whole")
+HOST_KERNELS = ("activation arena batch_sum conv dropout gemm loss patch peak pool product table "
+                "tile weight_gradient whole")
 # A build links one of these: what chooses the table at run time, and the sets it chooses among.
 HOST_TABLES = {
     "x86_64": ("cpu", ["portable", "avx2", "avx512"]),

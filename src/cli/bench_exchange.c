@@ -160,8 +160,10 @@ static ls_status check(ls_exchange *x, ls_exchange_rank *me, const float *buffer
         LS_TRY(ls_copy_to_host(&me->compute, me->host, buffer + x->offset + at,
                                part * sizeof(float)));
         LS_TRY(ls_stream_drain(&me->compute, x->group, "reading a result"));
-        for (size_t i = 0; i < part; i++)
-            me->wrong_count += ls_float_bits(me->host[i]) != ls_float_bits(value_at(at + i, weight));
+        for (size_t i = 0; i < part; i++) {
+            const uint32_t want = ls_float_bits(value_at(at + i, weight));
+            me->wrong_count += ls_float_bits(me->host[i]) != want;
+        }
     }
     return LS_OK;
 }

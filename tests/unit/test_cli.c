@@ -164,7 +164,8 @@ static void test_help_and_version_go_to_standard_output(void **state)
 {
     (void)state;
     static const char *const commands[] = { "train", "eval", "predict", "show", "devices",
-                                            "verify", "bench allreduce", "data" };
+                                            "verify", "bench allreduce", "bench gemm", "bench conv",
+                                            "data" };
     expect("--help", 0);
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         char line[64], usage[64];
@@ -239,6 +240,9 @@ static const struct {
     { "verify linear --data digits --repeat 0", 2, "--repeat: found '0'" },
     { "verify linear --data digits --replica-batch 4", 2, "--global-batch" },
     { "bench", 2, "did you mean bench" },
+    { "bench gem", 2, "did you mean bench gemm?" },
+    { "bench conv --square 3", 2, "unknown option --square" },
+    { "bench gemm --batch 0", 2, "--batch: found '0'" },
     { "bench alreduce", 2, "did you mean bench allreduce?" },
     { "bench allreduce --interations 3", 2, "did you mean --iterations?" },
     { "bench allreduce --lr 3", 2, "--lr is an option of train, not of bench allreduce" },
@@ -680,6 +684,44 @@ static void test_a_file_that_may_not_grow_is_a_message_and_exit_code_1(void **st
     assert_int_equal(rmdir("r/checkpoints"), 0); /* no temporary file is left */
 }
 
+/* A row's shape, time and speed fit each other. */
+static void test_bench_gemm_and_conv_time_the_layers_of_the_models(void **state)
+{
+    (void)state;
+    expect("bench gemm --batch 2 --square 8 --iterations 1", 0);
+    expect_text(last.out, "medians of 1\n");
+    double us = 0, speed = 0, peak = 0;
+    assert_int_equal(sscanf(row("cifar10-cnn dense1 dx"), "2x7200x64 nn %lf %lf %lf", &us, &speed,
+                            &peak), 3);
+    const double want = 2.0 * 2 * 7200 * 64 / us * 1e-3; /* printed with two decimals */
+    assert_true(us > 0 && speed > 0.9 * want - 0.01 && speed < 1.1 * want + 0.01);
+    assert_true(peak > 0);
+    (void)row("digits-cnn dense2 forward");
+    for (int n = 2; n <= 8; n *= 2) {
+        char square[64];
+        snprintf(square, sizeof square, "square A B                   %dx%dx%d nn", n, n, n);
+        (void)row(square);
+    }
+    expect("bench conv --batch 1 --iterations 1", 0);
+    assert_true(strncmp(row("cifar10-cnn conv1 dw"), "1x32x32x3 32 of 3x3 ", 20) == 0);
+    assert_true(strncmp(row("digits-cnn conv2 dx"), "1x8x8x16 32 of 3x3 ", 19) == 0);
+    assert_true(strncmp(row("mnist-mlp dense1 dw"), "1x1x1x784 128 of 1x1 ", 21) == 0);
+    if (strstr(last.out, "conv1 dx")) fail_msg("a first layer's input needs no gradient");
+}
+
+static void test_bench_gemm_prints_json_that_can_be_read(void **state)
+{
+    (void)state;
+    expect("bench gemm --batch 1 --square 4 --iterations 1 --json", 0);
+    ls_json_reader json;
+    int elements = 0, zeros = 0;
+    ls_json_read_init(&json, "json", last.out, strlen(last.out), 0);
+    if (skip_value(&json, "", &elements, &zeros) != LS_OK || ls_json_read_end(&json) != LS_OK)
+        fail_msg("%s:\n%s", ls_last_error(), last.out);
+    /* cifar10-cnn and digits-cnn have 2 dense layers, mnist-mlp 3, whose first has no dx */
+    assert_int_equal(elements, 4 + 4 + 5 + 3);
+}
+
 int main(void)
 {
     const char *path = getenv("LOCKSTEP");
@@ -715,6 +757,8 @@ int main(void)
         TEST(test_bench_allreduce_finds_no_wrong_element),
         TEST(test_bench_allreduce_prints_a_row_per_size),
         TEST(test_bench_allreduce_prints_json_that_can_be_read),
+        TEST(test_bench_gemm_and_conv_time_the_layers_of_the_models),
+        TEST(test_bench_gemm_prints_json_that_can_be_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -57,3 +57,10 @@ ls_status ls_kernels_host_table(const ls_kernels **out)
                    "LOCKSTEP_ISA=%s is unknown; known are reference, portable, avx2, avx512",
                    wanted);
 }
+
+ls_peak_fn *ls_kernels_peak(const ls_kernels *table)
+{
+    if (table == &ls_kernels_avx512) return ls_peak_avx512;
+    if (table == &ls_kernels_avx2) return ls_peak_avx2;
+    return table == &ls_kernels_portable ? ls_peak_portable : NULL;
+}

@@ -20,3 +20,8 @@ ls_status ls_kernels_host_table(const ls_kernels **out)
     *out = &ls_kernels_portable;
     return LS_OK;
 }
+
+ls_peak_fn *ls_kernels_peak(const ls_kernels *table)
+{
+    return table == &ls_kernels_portable ? ls_peak_portable : NULL;
+}

@@ -34,6 +34,15 @@ LS_KERNELS(LS_DECLARE_HOST)
 #undef LS_DECLARE_HOST
 #endif
 
+/* `rounds` rounds of fused multiply-adds on x[LS_PEAK_FLOATS], which must hold finite numbers, on
+ * this thread and in registers. Returns how many that were. */
+enum { LS_PEAK_FLOATS = 256 };
+typedef double ls_peak_fn(float *x, size_t rounds);
+ls_peak_fn ls_peak_portable, ls_peak_avx2, ls_peak_avx512;
+
+/* The one of a table's instruction set; NULL: it has none (reference, a GPU's). */
+ls_peak_fn *ls_kernels_peak(const ls_kernels *table);
+
 extern const ls_kernels ls_kernels_portable, ls_kernels_avx2, ls_kernels_avx512;
 
 /* The table for this CPU, or the one that LOCKSTEP_ISA names. See ls_kernels_bind. */

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: MIT */
+/* bench_kernel_run.c -- one product or convolution, timed. See bench_kernel_run.h. */
+#include "cli/bench_kernel_run.h"
+
+#include <stdlib.h>
+
+#include "cli/bench.h"
+#include "cli/console.h"
+#include "kernels/host/host.h"
+#include "thread.h"
+
+enum { CALLS_MAX = 10000, PEAK_TASKS_PER_THREAD = 4 };
+
+static const double REPETITION_SECONDS = 4e-3, PEAK_SECONDS = 1e-3, DRAIN_SECONDS = 1;
+
+/* What a kernel reads and writes: two inputs, one output. */
+typedef struct {
+    ls_stream *stream;
+    const ls_kernel_case *kernel;
+    ls_fold_plan plan;            /* of a weight gradient */
+    size_t a_count, b_count, c_count;
+    float *a, *b, *c;             /* owned; device memory */
+    float *host;                  /* owned; pinned, as large as the largest of them */
+} kernel_run;
+
+double ls_kernel_macs(const ls_kernel_case *kernel)
+{
+    const ls_gemm_args *g = &kernel->gemm;
+    const ls_conv_shape *s = &kernel->conv;
+    if (kernel->op == LS_KERNEL_GEMM) return (double)g->M * (double)g->N * (double)g->K;
+    return (double)(s->samples * s->out_height * s->out_width) * (double)s->filters *
+           (double)(s->kernel_height * s->kernel_width * s->channels);
+}
+
+/* -- arrays ------------------------------------------------------------------------------------ */
+
+static void size_arrays(kernel_run *run)
+{
+    const ls_gemm_args *g = &run->kernel->gemm;
+    const ls_conv_shape *s = &run->kernel->conv;
+    const size_t x = s->samples * s->height * s->width * s->channels;
+    const size_t y = s->samples * s->out_height * s->out_width * s->filters;
+    const size_t w = s->filters * s->kernel_height * s->kernel_width * s->channels;
+    switch (run->kernel->op) {
+    case LS_KERNEL_GEMM:
+        run->a_count = g->M * g->K;
+        run->b_count = g->K * g->N;
+        run->c_count = g->M * g->N;
+        break;
+    case LS_KERNEL_CONV_FORWARD:
+        run->a_count = x;
+        run->b_count = w;
+        run->c_count = y;
+        break;
+    case LS_KERNEL_CONV_INPUT_GRADIENT:
+        run->a_count = y;
+        run->b_count = w;
+        run->c_count = x;
+        break;
+    case LS_KERNEL_CONV_WEIGHT_GRADIENT:
+        run->a_count = x;
+        run->b_count = y;
+        run->c_count = w * (size_t)run->plan.piece_count;
+        break;
+    }
+}
+
+/* `count` numbers in -0.5 .. 0.5, none of them denormal. */
+static ls_status open_array(kernel_run *run, size_t count, float **out)
+{
+    void *memory = NULL;
+    LS_TRY(ls_device_alloc(run->stream->device, count * sizeof(float), &memory));
+    *out = memory;
+    for (size_t i = 0; i < count; i++)
+        run->host[i] = (float)((uint32_t)i * 2654435761u >> 8) * 0x1p-24f - 0.5f;
+    LS_TRY(ls_copy_to_device(run->stream, *out, run->host, count * sizeof(float)));
+    return ls_stream_drain(run->stream, NULL, "the inputs");
+}
+
+static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
+
+static ls_status open_arrays(kernel_run *run)
+{
+    void *host = NULL;
+    const size_t most = max_size(run->a_count, max_size(run->b_count, run->c_count));
+    LS_TRY(ls_pinned_alloc(run->stream->device, most * sizeof(float), &host));
+    run->host = host;
+    LS_TRY(open_array(run, run->a_count, &run->a));
+    LS_TRY(open_array(run, run->b_count, &run->b));
+    return open_array(run, run->c_count, &run->c);
+}
+
+/* After a failure calls may still run; what they use cannot be released then. */
+static void close_arrays(kernel_run *run)
+{
+    ls_record cause;
+    ls_record_keep(&cause);
+    const bool settled = ls_stream_settles(run->stream, DRAIN_SECONDS);
+    ls_record_restore(&cause);
+    if (!settled) ls_console_leave();
+    ls_device_release(run->stream->device, run->c);
+    ls_device_release(run->stream->device, run->b);
+    ls_device_release(run->stream->device, run->a);
+    ls_pinned_release(run->stream->device, run->host);
+    ls_record_restore(&cause);
+}
+
+/* -- calls ------------------------------------------------------------------------------------- */
+
+static ls_status call_once(const kernel_run *run)
+{
+    const ls_kernel_case *k = run->kernel;
+    ls_gemm_args gemm = k->gemm;
+    switch (k->op) {
+    case LS_KERNEL_GEMM:
+        gemm.A = run->a;
+        gemm.B = run->b;
+        gemm.C = run->c;
+        return ls_gemm(run->stream, &gemm);
+    case LS_KERNEL_CONV_FORWARD:
+        return ls_conv_forward(run->stream, &(ls_conv_forward_args){
+            .shape = k->conv, .x = run->a, .w = run->b, .y = run->c });
+    case LS_KERNEL_CONV_INPUT_GRADIENT:
+        return ls_conv_input_gradient(run->stream, &(ls_conv_input_gradient_args){
+            .shape = k->conv, .dy = run->a, .w = run->b, .dx = run->c });
+    case LS_KERNEL_CONV_WEIGHT_GRADIENT:
+        return ls_conv_weight_gradient(run->stream, &(ls_conv_weight_gradient_args){
+            .shape = k->conv, .fold = &run->plan.pass[0], .x = run->a, .dy = run->b, .dw = run->c,
+            .piece_stride = run->c_count / (size_t)run->plan.piece_count });
+    }
+    return LS_OK;
+}
+
+static ls_status time_calls(const kernel_run *run, int calls, double *seconds)
+{
+    const double begin = ls_clock();
+    for (int i = 0; i < calls; i++) LS_TRY(call_once(run));
+    LS_TRY(ls_stream_drain(run->stream, NULL, run->kernel->name));
+    *seconds = (ls_clock() - begin) / calls;
+    return LS_OK;
+}
+
+/* -- the peak ---------------------------------------------------------------------------------- */
+
+typedef struct {
+    ls_pool *pool;
+    ls_peak_fn *fn;
+    size_t rounds;
+    double macs; /* of one task; all do the same, the first says it */
+} peak_probe;
+
+static void peak_task(void *arg, size_t task, int thread)
+{
+    peak_probe *probe = arg;
+    float *x = ls_pool_scratch(probe->pool, thread);
+    for (int i = 0; i < LS_PEAK_FLOATS; i++) x[i] = 1.0f;
+    const double macs = probe->fn(x, probe->rounds);
+    if (task == 0) probe->macs = macs;
+}
+
+/* Flops per second of all threads. */
+static double time_peak(peak_probe *probe)
+{
+    const size_t tasks = PEAK_TASKS_PER_THREAD * (size_t)ls_pool_thread_count(probe->pool);
+    const double begin = ls_clock();
+    ls_pool_run(probe->pool, tasks, peak_task, probe);
+    return 2 * probe->macs * (double)tasks / (ls_clock() - begin);
+}
+
+/* Rounds for PEAK_SECONDS in all; a device without a probe keeps fn NULL. */
+static peak_probe find_peak(ls_device *device)
+{
+    peak_probe probe = { .pool = device->pool, .rounds = 1000 };
+    if (device->kind != LS_DEVICE_HOST) return probe;
+    probe.fn = ls_kernels_peak(device->kernels);
+    if (!probe.fn) return probe;
+    const double begin = ls_clock();
+    (void)time_peak(&probe);
+    const double seconds = ls_clock() - begin;
+    if (seconds < PEAK_SECONDS) probe.rounds = (size_t)(PEAK_SECONDS / seconds * 1000);
+    return probe;
+}
+
+/* -- measuring --------------------------------------------------------------------------------- */
+
+static ls_status measure(const kernel_run *run, int repetitions, double *seconds, double *peak,
+                         ls_kernel_result *result)
+{
+    peak_probe probe = find_peak(run->stream->device);
+    double once = 0;
+    LS_TRY(time_calls(run, 1, &once)); /* warms up */
+    LS_TRY(time_calls(run, 1, &once));
+    const double wanted = once > 0 ? REPETITION_SECONDS / once : CALLS_MAX;
+    const int calls = wanted < 1 ? 1 : wanted < CALLS_MAX ? (int)wanted : CALLS_MAX;
+    for (int k = 0; k < repetitions; k++) {
+        LS_TRY(time_calls(run, calls, &seconds[k]));
+        peak[k] = probe.fn ? time_peak(&probe) : 0;
+    }
+    *result = (ls_kernel_result){ .seconds = ls_bench_median(seconds, repetitions),
+                                  .flops = 2 * ls_kernel_macs(run->kernel),
+                                  .peak = ls_bench_median(peak, repetitions) };
+    return LS_OK;
+}
+
+ls_status ls_kernel_measure(ls_stream *stream, const ls_kernel_case *kernel, int shard_count,
+                            int repetitions, ls_kernel_result *result)
+{
+    kernel_run run = { .stream = stream, .kernel = kernel };
+    double *seconds = calloc(2 * (size_t)repetitions, sizeof *seconds);
+    if (!seconds) return ls_fail(LS_ERR_MEMORY, "no memory for %d times", repetitions);
+    ls_fold_plan_init(&run.plan, shard_count, 1, 0, 1, kernel->conv.samples);
+    size_arrays(&run);
+    ls_status status = open_arrays(&run);
+    if (status == LS_OK)
+        status = measure(&run, repetitions, seconds, seconds + repetitions, result);
+    close_arrays(&run);
+    free(seconds);
+    return status;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/* bench_kernel_run.h -- one product or convolution, timed on one device beside the device's peak.
+ *
+ * On a busy machine a kernel and the peak it is compared with must meet the same load: samples of
+ * both alternate, and each is the median of its own.
+ *
+ * Thread rule: the device belongs to the calling thread.
+ */
+#ifndef LS_CLI_BENCH_KERNEL_RUN_H
+#define LS_CLI_BENCH_KERNEL_RUN_H
+
+#include "device/device.h"
+#include "kernels/kernels.h"
+
+typedef enum {
+    LS_KERNEL_GEMM,
+    LS_KERNEL_CONV_FORWARD,
+    LS_KERNEL_CONV_INPUT_GRADIENT,
+    LS_KERNEL_CONV_WEIGHT_GRADIENT
+} ls_kernel_op;
+
+typedef struct {
+    ls_kernel_op op;
+    char name[48];       /* "cifar10-cnn dense1 forward" */
+    ls_gemm_args gemm;   /* GEMM; pointers NULL */
+    ls_conv_shape conv;  /* the others */
+} ls_kernel_case;
+
+typedef struct {
+    double seconds;      /* of one call: median over the repetitions */
+    double flops;        /* of one call: twice its multiply-adds, padding counted as data */
+    double peak;         /* flops per second, median over the repetitions; 0: not known */
+} ls_kernel_result;
+
+/* Multiply-adds of a call. Pure. */
+double ls_kernel_macs(const ls_kernel_case *kernel);
+
+/* `shard_count`: of the weight gradient's fold. A repetition is as many calls, one after another
+ * without a wait, as take some milliseconds.
+ * Errors: MEMORY, DEVICE, TIMEOUT. Blocks. */
+LS_MUST_USE ls_status ls_kernel_measure(ls_stream *stream, const ls_kernel_case *kernel,
+                                        int shard_count, int repetitions, ls_kernel_result *result);
+
+#endif
