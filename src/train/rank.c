@@ -150,6 +150,14 @@ static bool reached_until(const ls_until *until, const ls_history_line *line)
     return until->at_least ? value >= until->value : value <= until->value;
 }
 
+/* Does the run continue from where --until already held? Then nothing is left to do. */
+static bool has_ended_well(const ls_rank *k)
+{
+    const ls_history_line *last = &k->progress.last;
+    return last->epoch > 0 && last->step == k->progress.step
+           && reached_until(&k->run->config.until, last);
+}
+
 /* Evaluate, decide, move on to the next epoch if this one is complete, save. */
 static ls_status end_epoch(ls_rank *k, bool numbered)
 {
@@ -267,6 +275,7 @@ ls_status ls_rank_run(int rank, void *run)
     ls_rank *k = &shared->rank[rank];
     const uint64_t every = shared->config.save_every;
     LS_TRY(start_alike(k));
+    k->reached = has_ended_well(k);
     while (!is_finished(k)) {
         LS_TRY(take_step(k));
         LS_TRY(report_step(k));

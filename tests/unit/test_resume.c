@@ -297,7 +297,31 @@ static void test_a_longer_run_may_be_asked_for(void **state)
     training_destroy(t);
 }
 
-/* 5 epochs of which the third is best: best and last are what an undisturbed run reports. */
+/* What a unit file starts again and again must not train on. */
+static void test_a_run_that_has_reached_its_aim_does_no_more(void **state)
+{
+    (void)state;
+    training *t = tiny_create();
+    char checkpoint[1200];
+    training_set(t, "until", "val_loss<=1e9");
+    training_must_run(t);
+    assert_true(t->result.reached_until);
+    assert_int_equal(t->result.epochs, 1);
+    memcpy(checkpoint, t->result.checkpoint, sizeof checkpoint);
+    for (int again = 0; again < 2; again++) {
+        training_reset(t);
+        training_set(t, "resume", checkpoint);
+        training_must_run(t);
+        assert_true(t->result.reached_until);
+        assert_int_equal(t->step_count, 0);
+    }
+    training_set(t, "until", "none");
+    training_must_run(t);
+    assert_int_equal(t->result.epochs, 3);
+    training_destroy(t);
+}
+
+/* Best and last are what an undisturbed run reports. */
 static void test_the_best_epoch_is_not_forgotten(void **state)
 {
     (void)state;
@@ -383,6 +407,7 @@ int main(void)
         cmocka_unit_test(test_what_would_change_bits_is_refused_and_shown),
         cmocka_unit_test(test_other_data_are_refused),
         cmocka_unit_test(test_a_longer_run_may_be_asked_for),
+        cmocka_unit_test(test_a_run_that_has_reached_its_aim_does_no_more),
         cmocka_unit_test(test_the_best_epoch_is_not_forgotten),
         cmocka_unit_test(test_a_continued_run_writes_into_no_folder_but_its_own),
         cmocka_unit_test(test_evaluation_is_exact_on_any_number_of_replicas),
