@@ -698,7 +698,7 @@ static void test_bench_gemm_and_conv_time_the_layers_of_the_models(void **state)
     assert_true(peak > 0);
     (void)row("digits-cnn dense2 forward");
     for (int n = 2; n <= 8; n *= 2) {
-        char square[64];
+        char square[96];
         snprintf(square, sizeof square, "square A B                   %dx%dx%d nn", n, n, n);
         (void)row(square);
     }
