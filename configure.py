@@ -101,7 +101,8 @@ TESTS_OF_PROGRAM = "test_cli long_kills"
 TESTS_OF_VGPU = "test_vgpu_driver test_vgpu_launch test_vgpu_order test_vgpu_ptx"
 
 # check-cuda, check-cuda-asan, check-cuda-tsan: on the virtual GPU
-TESTS_CUDA = "test_cuda_device test_cuda_elements test_cuda_products test_cuda_train"
+TESTS_CUDA = ("test_cuda_conformance test_cuda_device test_cuda_elements test_cuda_products "
+              "test_cuda_train")
 
 TOOLCHAIN_BEGIN = "# -- toolchain: all that may differ on your machine; edit by hand "
 TOOLCHAIN_END = "# -- end of toolchain "
@@ -173,6 +174,8 @@ RULES = [
                       "LOCKSTEP_VGPU_LIBRARY=$vgpu/libcuda.so.1 timeout -k 5 900 ./$in > $out.log "
                       "2>&1 && mv $out.log $out || { cat $out.log; exit 1; }", "TEST $in",
      "pool = tests"),
+    ("gpu", "LS_REQUIRE_GPU=$${LS_REQUIRE_GPU:-1} tests/gpu/run build/gpu", "GPU",
+     "pool = console"),
     ("lint", "$python tests/lint/lint.py", "LINT", "pool = console"),
     ("docs", "$python tests/docs_check.py", "DOCS", "pool = console"),
 ]
@@ -357,6 +360,9 @@ def body():
     for p in PRESETS:
         cuda(p, out)
     out.append(edge("cuda", "phony", ["build/cuda/lockstep"]))
+    out.append(edge("gpu-tests", "phony", ["build/cuda/lockstep"]
+                    + [f"build/cuda/tests/{name}" for name in TESTS_CUDA.split()]))
+    out.append(edge("check-gpu", "gpu", ["gpu-tests"]))
     main = ["build/host/lockstep"]
     out.append(edge("build/static/lockstep", "link_static",
                     ["build/host/obj/cli/main.o"] + archives("host")))
