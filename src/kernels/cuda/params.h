@@ -11,6 +11,7 @@
 #ifndef LS_KERNELS_CUDA_PARAMS_H
 #define LS_KERNELS_CUDA_PARAMS_H
 
+#include <assert.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -279,5 +280,11 @@ typedef struct {
     uint32_t parts;
     int32_t smallest;
 } ls_cuda_fold_words;
+
+/* The largest. Newer toolkits let more pass; drivers before 12.1 do not. */
+static_assert(sizeof(ls_cuda_arena_fold) <= 4096, "parameters of a kernel");
+static_assert(sizeof(ls_cuda_weight_gradient) <= 4096, "parameters of a kernel");
+static_assert(sizeof(ls_cuda_update) <= 4096, "parameters of a kernel");
+static_assert(sizeof(ls_cuda_merge) <= 4096, "parameters of a kernel");
 
 #endif
