@@ -27,8 +27,9 @@ import sys
 import tempfile
 
 ROOT = os.getcwd()
-COMMANDS = ["", "train", "eval", "predict", "show", "devices", "verify", "data", "bench"]
-OTHER_OPTIONS = {"--check", "--help", "--version", "--volatile"}  # of scripts, or of everything
+COMMANDS = ["", "train", "eval", "predict", "show", "devices", "verify", "data",
+            "bench allreduce", "bench gemm", "bench conv"]
+OTHER_OPTIONS = {"--check", "--help", "--version", "--virtual-gpus", "--volatile"}  # of scripts, or of everything
 
 
 def blocks_of(text):
