@@ -36,8 +36,8 @@ SOURCES = {
     "train": ("apply builtin config config_value environment evaluate explain layers machine "
               "metrics model_describe model_init model_parse optimizer rank replica resume "
               "schedule state step trainer"),
-    "cli": ("bench bench_allreduce bench_exchange bench_kernel_run bench_kernels console data "
-            "devices eval options predict report scratch_folder show signals train "
+    "cli": ("bench bench_allreduce bench_exchange bench_kernel_run bench_kernels bench_step "
+            "console data devices eval options predict report scratch_folder show signals train "
             "verify"),  # without main.c, which is not part of the library
 }
 # One micro-kernel source per op, compiled once per instruction set (src/kernels/host/host.h).

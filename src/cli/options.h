@@ -47,7 +47,7 @@ typedef struct ls_command {
 
 extern const ls_command ls_command_train, ls_command_eval, ls_command_predict, ls_command_show,
     ls_command_devices, ls_command_verify, ls_command_bench_allreduce, ls_command_bench_gemm,
-    ls_command_bench_conv, ls_command_data;
+    ls_command_bench_conv, ls_command_bench_step, ls_command_data;
 
 /* All texts are borrowed from argv. */
 typedef struct ls_invocation {

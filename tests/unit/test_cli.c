@@ -165,7 +165,7 @@ static void test_help_and_version_go_to_standard_output(void **state)
     (void)state;
     static const char *const commands[] = { "train", "eval", "predict", "show", "devices",
                                             "verify", "bench allreduce", "bench gemm", "bench conv",
-                                            "data" };
+                                            "bench step", "data" };
     expect("--help", 0);
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         char line[64], usage[64];
@@ -241,6 +241,9 @@ static const struct {
     { "verify linear --data digits --replica-batch 4", 2, "--global-batch" },
     { "bench", 2, "did you mean bench" },
     { "bench gem", 2, "did you mean bench gemm?" },
+    { "bench step linear", 2, "--data" },
+    { "bench step linear --data digits --out x", 2, "no --out" },
+    { "bench step linear --data digits --repeat 0", 2, "--repeat: found '0'" },
     { "bench conv --square 3", 2, "unknown option --square" },
     { "bench gemm --batch 0", 2, "--batch: found '0'" },
     { "bench alreduce", 2, "did you mean bench allreduce?" },
@@ -722,6 +725,35 @@ static void test_bench_gemm_prints_json_that_can_be_read(void **state)
     assert_int_equal(elements, 4 + 4 + 5 + 3);
 }
 
+static void test_bench_step_prints_the_median_of_its_runs(void **state)
+{
+    (void)state;
+    expect("bench step linear --data digits --devices host:2 --steps 3 --repeat 3", 0);
+    double speed[3], median = 0;
+    for (int r = 1; r <= 3; r++) {
+        char run[8];
+        double ms = 0;
+        snprintf(run, sizeof run, "%d  ", r);
+        assert_int_equal(sscanf(row(run), "3 %lf %lf", &speed[r - 1], &ms), 2);
+        assert_true(speed[r - 1] > 0 && ms > 0);
+    }
+    assert_int_equal(sscanf(row("# median:"), "%lf samples/s", &median), 1);
+    int below = 0, equal = 0;
+    for (int r = 0; r < 3; r++) {
+        below += speed[r] < median;
+        equal += speed[r] == median;
+    }
+    assert_true(equal >= 1 && below <= 1 && below + equal >= 2);
+    expect_text(last.out, "# global 32 = 2 x 16; ring: host devices; 3 repetitions");
+    expect("bench step linear --data digits --steps 2 --repeat 2 --json", 0);
+    ls_json_reader json;
+    int elements = 0, zeros = 0;
+    ls_json_read_init(&json, "json", last.out, strlen(last.out), 0);
+    if (skip_value(&json, "", &elements, &zeros) != LS_OK || ls_json_read_end(&json) != LS_OK)
+        fail_msg("%s:\n%s", ls_last_error(), last.out);
+    assert_int_equal(elements, 1 + 2); /* devices, runs */
+}
+
 int main(void)
 {
     const char *path = getenv("LOCKSTEP");
@@ -759,6 +791,7 @@ int main(void)
         TEST(test_bench_allreduce_prints_json_that_can_be_read),
         TEST(test_bench_gemm_and_conv_time_the_layers_of_the_models),
         TEST(test_bench_gemm_prints_json_that_can_be_read),
+        TEST(test_bench_step_prints_the_median_of_its_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
