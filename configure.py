@@ -103,6 +103,8 @@ TESTS_OF_VGPU = "test_vgpu_driver test_vgpu_launch test_vgpu_order test_vgpu_ptx
 # check-cuda, check-cuda-asan, check-cuda-tsan: on the virtual GPU
 TESTS_CUDA = ("test_cuda_conformance test_cuda_device test_cuda_elements test_cuda_products "
               "test_cuda_train")
+# check-cuda-long
+TESTS_CUDA_LONG = "long_cuda_faults"
 
 TOOLCHAIN_BEGIN = "# -- toolchain: all that may differ on your machine; edit by hand "
 TOOLCHAIN_END = "# -- end of toolchain "
@@ -277,10 +279,11 @@ def fresh_ptx(out):
 def cuda(p, out):
     """The program with CUDA and its tests, of the objects of preset p."""
     folder = "build/cuda" if p == "host" else f"build/cuda-{p}"
-    vgpu_library, stamps = f"build/{p}/vgpu/libcuda.so.1", []
+    vgpu_library, stamps, long_stamps = f"build/{p}/vgpu/libcuda.so.1", [], []
     out.append(edge(f"{folder}/lockstep", f"link_{p}", [f"build/{p}/obj/cli/main.o"]
                     + archives(p, "cuda"), libs="-ldl"))
-    for name in TESTS_CUDA.split():
+    long_names = TESTS_CUDA_LONG.split() if p == "host" else []
+    for name in TESTS_CUDA.split() + long_names:
         program = f"{folder}/tests/{name}"
         out.append(edge(f"{program}.o", f"cc_{p}", [f"tests/unit/{name}.c"],
                         more="-Itests $cmocka_cflags -isystem $cuda_home/include "
@@ -290,7 +293,7 @@ def cuda(p, out):
         out.append(edge(f"{program}.ok", "run_cuda_test", [program],
                         [f"{folder}/lockstep", vgpu_library],
                         program=f"{folder}/lockstep", vgpu=f"build/{p}/vgpu"))
-        stamps.append(f"{program}.ok")
+        (long_stamps if name in long_names else stamps).append(f"{program}.ok")
     if p == "host":
         stamps.append("build/cuda/cuda_abi_check.o")
         out.append(edge(stamps[-1], "cc_host", ["tests/vgpu/cuda_abi_check.c"],
@@ -300,6 +303,8 @@ def cuda(p, out):
         out.append(edge(stamps[-1], "device_code", ["tests/cuda/device_code.py"],
                         ["tests/cuda/registers.tsv", "build/cuda/obj/embed_cuda.o"]))
     out.append(edge("check-cuda" if p == "host" else f"check-cuda-{p}", "phony", stamps))
+    if p == "host":
+        out.append(edge("check-cuda-long", "phony", long_stamps))
 
 
 def vgpu(p, out):

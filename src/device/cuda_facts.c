@@ -18,8 +18,9 @@ int ls_cuda_usable_count(const char **why)
     const ls_cuda_driver *driver = ls_cuda_driver_open(why);
     int count = 0;
     if (driver == NULL) return 0;
-    *why = "the driver finds no GPU";
+    *why = "cuDeviceGetCount failed";
     if (driver->device_count(&count) != CUDA_SUCCESS) return 0;
+    *why = "the driver finds no GPU";
     return count < LS_CUDA_GPU_MAX ? count : LS_CUDA_GPU_MAX;
 }
 

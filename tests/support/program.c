@@ -41,6 +41,11 @@ void program_run_with(program_run *run, const char *settings, const char *argume
     read_digest(run->text, "optimizer", run->optimizer);
 }
 
+void program_show(const program_run *run)
+{
+    (void)fprintf(stderr, "%s\n", run->text);
+}
+
 bool program_said(const program_run *run, const char *text)
 {
     return strstr(run->text, text) != NULL;
@@ -56,6 +61,6 @@ void program_must_end(const program_run *run, const char *what, int code, const 
         holds = false;
     }
     if (holds) return;
-    print_error("%s\n", run->text);
+    program_show(run);
     fail();
 }

@@ -23,6 +23,9 @@ enum { PROGRAM_SECONDS_MAX = 300 };
  * words for a shell. */
 void program_run_with(program_run *run, const char *settings, const char *arguments);
 
+/* All that the run said, to stderr (cmocka's own functions would cut it short). */
+void program_show(const program_run *run);
+
 bool program_said(const program_run *run, const char *text);
 
 /* End the test, showing the run, unless it ended with `code`, and not without having said each of

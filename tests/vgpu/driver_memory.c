@@ -39,17 +39,28 @@ static pthread_mutex_t memory_lock = PTHREAD_MUTEX_INITIALIZER;
 static heap heaps[VGPU_MAX_DEVICES + 1];
 atomic_uint vgpu_memory_generation;
 
+/* A thread sanitizer keeps this range without access by itself, and takes a wish for it for one for
+ * address 0. */
+static void reserve(uint64_t address)
+{
+#ifdef __SANITIZE_THREAD__
+    (void)address;
+#else
+    void *wanted = (void *)(uintptr_t)address;
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+#ifdef MAP_FIXED_NOREPLACE
+    flags |= MAP_FIXED_NOREPLACE;
+#endif
+    void *reserved = mmap(wanted, DEVICE_STEP, PROT_NONE, flags, -1, 0);
+    if (reserved != MAP_FAILED && reserved != wanted) munmap(reserved, DEVICE_STEP);
+#endif
+}
+
 void vgpu_memory_init(void)
 {
     for (int d = 0; d < vgpu.config.devices; d++) {
         heaps[d].next = DEVICE_BASE + (uint64_t)d * DEVICE_STEP;
-        void *wanted = (void *)(uintptr_t)heaps[d].next;
-        int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-#ifdef MAP_FIXED_NOREPLACE
-        flags |= MAP_FIXED_NOREPLACE;
-#endif
-        void *reserved = mmap(wanted, DEVICE_STEP, PROT_NONE, flags, -1, 0);
-        if (reserved != MAP_FAILED && reserved != wanted) munmap(reserved, DEVICE_STEP);
+        reserve(heaps[d].next);
     }
 }
 
