@@ -81,7 +81,7 @@ TEST_SUPPORT = ("conformance convolution data_folder faulty_device fresh_process
                 "late_device machines naive product program ranks reduction reference training "
                 "virtual_driver virtual_machine")
 # check, check-asan, check-tsan
-TESTS = ("test_activation test_all_reduce test_arena test_batch_sum test_broken_data "
+TESTS = ("test_activation test_all_reduce test_arena test_batch_sum test_bench test_broken_data "
          "test_bucket test_checkpoint test_cifar10 test_cli test_config test_conv test_crc32c "
          "test_csv test_dataset test_device test_dropout test_faults test_fold test_gemm "
          "test_gradients test_idx test_json test_kernels test_late_streams test_link test_loss "
@@ -96,7 +96,7 @@ TESTS_HOST = "test_golden test_lockstep"
 TESTS_LONG = ("long_all_reduce long_conv long_gemm long_kills long_learning long_lockstep "
               "long_numerics")
 # These run the program itself, $LOCKSTEP.
-TESTS_OF_PROGRAM = "test_cli long_kills"
+TESTS_OF_PROGRAM = "test_bench test_cli long_kills"
 # These open the virtual GPU, $LOCKSTEP_VGPU_LIBRARY, or link what it is made of.
 TESTS_OF_VGPU = "test_vgpu_driver test_vgpu_launch test_vgpu_order test_vgpu_ptx"
 

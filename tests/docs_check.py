@@ -29,7 +29,8 @@ import tempfile
 ROOT = os.getcwd()
 COMMANDS = ["", "train", "eval", "predict", "show", "devices", "verify", "data",
             "bench allreduce", "bench gemm", "bench conv", "bench step"]
-OTHER_OPTIONS = {"--check", "--help", "--version", "--virtual-gpus", "--volatile"}  # of scripts, or of everything
+# Of scripts, or of everything.
+OTHER_OPTIONS = {"--check", "--help", "--version", "--virtual-gpus", "--volatile"}
 
 
 def blocks_of(text):

@@ -19,7 +19,6 @@
 
 #include "cli/scratch_folder.h"
 #include "io/checkpoint.h"
-#include "io/json.h"
 #include "train/config.h"
 #include "train/model.h"
 
@@ -563,94 +562,6 @@ static void test_output_that_is_lost_is_a_failure(void **state)
     expect_text(last.err, "standard output could not be written");
 }
 
-/* -- bench ---------------------------------------------------------------------------------- */
-
-static void test_bench_allreduce_finds_no_wrong_element(void **state)
-{
-    (void)state;
-    static const char *const how[] = {
-        "", "--allreduce tree", "--allreduce root", "--p2p off", "--p2p off --allreduce tree",
-        "--order fast", "--shards 8", "--shards 8 --offset 1 --p2p off", "--offset 3",
-    };
-    for (int n = 1; n <= 4; n++) {
-        for (size_t h = 0; h < sizeof how / sizeof how[0]; h++) {
-            char line[160];
-            snprintf(line, sizeof line, "bench allreduce --devices host:%d --min 4 --max 4100 "
-                     "--factor 5 --iterations 1 %s", n, how[h]);
-            expect(line, 0);
-            expect_text(last.out, "\n# wrong elements: 0\n");
-        }
-    }
-}
-
-/* 4, 8 and 16 bytes: three lines of ten numbers; busbw of two replicas is algbw. */
-static void test_bench_allreduce_prints_a_row_per_size(void **state)
-{
-    (void)state;
-    expect("bench allreduce --devices host:2 --min 4 --max 31 --factor 2 --iterations 2", 0);
-    int rows = 0;
-    for (const char *line = last.out; *line != '\0'; line = strchr(line, '\n') + 1) {
-        double x[10];
-        int end = 0;
-        if (line[0] == '#') continue;
-        assert_int_equal(sscanf(line, "%lf %lf %lf %lf %lf %lf %lf %lf %lf %lf%n", &x[0], &x[1],
-                                &x[2], &x[3], &x[4], &x[5], &x[6], &x[7], &x[8], &x[9], &end), 10);
-        assert_true(line[end] == '\n');
-        assert_true(x[0] == 4 << rows && x[1] == 1 << rows);
-        assert_true(x[2] > 0 && x[3] == x[4] && x[5] == 0);
-        assert_true(x[6] > 0 && x[7] == x[8] && x[9] == 0);
-        rows++;
-    }
-    assert_int_equal(rows, 3);
-    expect_text(last.out, "# ring: host devices; order exact; 2 shards; offset 0 floats\n");
-    expect_text(last.out, "0-PEER->1 1-PEER->0\n");
-}
-
-/* Skips a value, whatever it is; counts the elements of arrays and those of `key` that are 0. */
-static ls_status skip_value(ls_json_reader *json, const char *key, int *elements, int *zeros)
-{
-    const char c = json->text[json->at + strspn(json->text + json->at, " ")];
-    char *text = NULL;
-    bool more = false;
-    if (c == '"') {
-        LS_TRY(ls_json_read_string(json, &text));
-        free(text);
-        return LS_OK;
-    }
-    if (c != '{' && c != '[') {
-        const size_t bytes = strcspn(json->text + json->at, ",]}");
-        *zeros += strcmp(key, "wrong") == 0 && bytes == 1 && json->text[json->at] == '0';
-        json->at += bytes;
-        return LS_OK;
-    }
-    LS_TRY(ls_json_read_open(json, c));
-    for (;;) {
-        LS_TRY(ls_json_read_next(json, &more));
-        if (!more) return LS_OK;
-        char *name = NULL;
-        if (c == '{') LS_TRY(ls_json_read_key(json, &name));
-        *elements += c == '[';
-        const ls_status status = skip_value(json, name ? name : "", elements, zeros);
-        free(name);
-        LS_TRY(status);
-    }
-}
-
-static void test_bench_allreduce_prints_json_that_can_be_read(void **state)
-{
-    (void)state;
-    expect("bench allreduce --devices host:2 --min 4 --max 16 --factor 2 --iterations 1 --json", 0);
-    assert_string_equal(last.err, "");
-    ls_json_reader json;
-    int elements = 0, zeros = 0;
-    ls_json_read_init(&json, "json", last.out, strlen(last.out), 0);
-    if (skip_value(&json, "", &elements, &zeros) != LS_OK || ls_json_read_end(&json) != LS_OK)
-        fail_msg("%s:\n%s", ls_last_error(), last.out);
-    assert_int_equal(elements, 2 + 3); /* devices, rows */
-    assert_int_equal(zeros, 2 * 3 + 1);
-    expect_text(last.out, "\"algorithm\"");
-}
-
 /* Else the first files that are opened get the streams' numbers, and what is printed goes there. */
 static void test_closed_streams_leave_the_files_of_a_run_alone(void **state)
 {
@@ -687,73 +598,6 @@ static void test_a_file_that_may_not_grow_is_a_message_and_exit_code_1(void **st
     assert_int_equal(rmdir("r/checkpoints"), 0); /* no temporary file is left */
 }
 
-/* A row's shape, time and speed fit each other. */
-static void test_bench_gemm_and_conv_time_the_layers_of_the_models(void **state)
-{
-    (void)state;
-    expect("bench gemm --batch 2 --square 8 --iterations 1", 0);
-    expect_text(last.out, "medians of 1\n");
-    double us = 0, speed = 0, peak = 0;
-    assert_int_equal(sscanf(row("cifar10-cnn dense1 dx"), "2x7200x64 nn %lf %lf %lf", &us, &speed,
-                            &peak), 3);
-    const double want = 2.0 * 2 * 7200 * 64 / us * 1e-3; /* printed with two decimals */
-    assert_true(us > 0 && speed > 0.9 * want - 0.01 && speed < 1.1 * want + 0.01);
-    assert_true(peak > 0);
-    (void)row("digits-cnn dense2 forward");
-    for (int n = 2; n <= 8; n *= 2) {
-        char square[96];
-        snprintf(square, sizeof square, "square A B                   %dx%dx%d nn", n, n, n);
-        (void)row(square);
-    }
-    expect("bench conv --batch 1 --iterations 1", 0);
-    assert_true(strncmp(row("cifar10-cnn conv1 dw"), "1x32x32x3 32 of 3x3 ", 20) == 0);
-    assert_true(strncmp(row("digits-cnn conv2 dx"), "1x8x8x16 32 of 3x3 ", 19) == 0);
-    assert_true(strncmp(row("mnist-mlp dense1 dw"), "1x1x1x784 128 of 1x1 ", 21) == 0);
-    if (strstr(last.out, "conv1 dx")) fail_msg("a first layer's input needs no gradient");
-}
-
-static void test_bench_gemm_prints_json_that_can_be_read(void **state)
-{
-    (void)state;
-    expect("bench gemm --batch 1 --square 4 --iterations 1 --json", 0);
-    ls_json_reader json;
-    int elements = 0, zeros = 0;
-    ls_json_read_init(&json, "json", last.out, strlen(last.out), 0);
-    if (skip_value(&json, "", &elements, &zeros) != LS_OK || ls_json_read_end(&json) != LS_OK)
-        fail_msg("%s:\n%s", ls_last_error(), last.out);
-    /* cifar10-cnn and digits-cnn have 2 dense layers, mnist-mlp 3, whose first has no dx */
-    assert_int_equal(elements, 4 + 4 + 5 + 3);
-}
-
-static void test_bench_step_prints_the_median_of_its_runs(void **state)
-{
-    (void)state;
-    expect("bench step linear --data digits --devices host:2 --steps 3 --repeat 3", 0);
-    double speed[3], median = 0;
-    for (int r = 1; r <= 3; r++) {
-        char run[8];
-        double ms = 0;
-        snprintf(run, sizeof run, "%d  ", r);
-        assert_int_equal(sscanf(row(run), "3 %lf %lf", &speed[r - 1], &ms), 2);
-        assert_true(speed[r - 1] > 0 && ms > 0);
-    }
-    assert_int_equal(sscanf(row("# median:"), "%lf samples/s", &median), 1);
-    int below = 0, equal = 0;
-    for (int r = 0; r < 3; r++) {
-        below += speed[r] < median;
-        equal += speed[r] == median;
-    }
-    assert_true(equal >= 1 && below <= 1 && below + equal >= 2);
-    expect_text(last.out, "# global 32 = 2 x 16; ring: host devices; 3 repetitions");
-    expect("bench step linear --data digits --steps 2 --repeat 2 --json", 0);
-    ls_json_reader json;
-    int elements = 0, zeros = 0;
-    ls_json_read_init(&json, "json", last.out, strlen(last.out), 0);
-    if (skip_value(&json, "", &elements, &zeros) != LS_OK || ls_json_read_end(&json) != LS_OK)
-        fail_msg("%s:\n%s", ls_last_error(), last.out);
-    assert_int_equal(elements, 1 + 2); /* devices, runs */
-}
-
 int main(void)
 {
     const char *path = getenv("LOCKSTEP");
@@ -786,12 +630,6 @@ int main(void)
         TEST(test_output_that_is_lost_is_a_failure),
         TEST(test_closed_streams_leave_the_files_of_a_run_alone),
         TEST(test_a_file_that_may_not_grow_is_a_message_and_exit_code_1),
-        TEST(test_bench_allreduce_finds_no_wrong_element),
-        TEST(test_bench_allreduce_prints_a_row_per_size),
-        TEST(test_bench_allreduce_prints_json_that_can_be_read),
-        TEST(test_bench_gemm_and_conv_time_the_layers_of_the_models),
-        TEST(test_bench_gemm_prints_json_that_can_be_read),
-        TEST(test_bench_step_prints_the_median_of_its_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
