@@ -36,7 +36,7 @@ typedef struct {
 double ls_kernel_macs(const ls_kernel_case *kernel);
 
 /* `shard_count`: of the weight gradient's fold. A repetition is as many calls, one after another
- * without a wait, as take some milliseconds.
+ * without a wait, as take a millisecond, or one.
  * Errors: MEMORY, DEVICE, TIMEOUT. Blocks. */
 LS_MUST_USE ls_status ls_kernel_measure(ls_stream *stream, const ls_kernel_case *kernel,
                                         int shard_count, int repetitions, ls_kernel_result *result);

@@ -236,7 +236,7 @@ static ls_status run_bench(const ls_invocation *v, bool is_gemm)
 {
     bench b = { .is_json = v->flag[FLAG_JSON] != NULL };
     LS_TRY(ls_flag_count(v, FLAG_BATCH, 1, 1 << 16, 32, &b.batch));
-    LS_TRY(ls_flag_count(v, FLAG_ITERATIONS, 1, 10000, 7, &b.repetitions));
+    LS_TRY(ls_flag_count(v, FLAG_ITERATIONS, 1, 10000, 15, &b.repetitions));
     if (is_gemm) LS_TRY(ls_flag_count(v, FLAG_SQUARE, 1, 1 << 14, 1024, &b.square));
     LS_TRY(add_cases(&b, is_gemm));
     ls_status status = open_device(&b, v);
@@ -263,7 +263,7 @@ static const char *const bench_kernels_options[] = { "devices", "threads", NULL 
 
 #define FLAGS                                                                                     \
     [FLAG_BATCH] = { "batch", "B", "samples of the models' layers (default 32)" },                \
-    [FLAG_ITERATIONS] = { "iterations", "K", "measured per row (default 7)" },                    \
+    [FLAG_ITERATIONS] = { "iterations", "K", "measured per row (default 15)" },                   \
     [FLAG_JSON] = { "json", NULL, "print JSON in place of the table" }
 
 const ls_command ls_command_bench_gemm = {
@@ -274,7 +274,9 @@ const ls_command ls_command_bench_gemm = {
         "Times each product on the first device of the list: forward, and the gradient of the\n"
         "input (dx), of every dense layer at one replica's batch; then square ones. GF/s counts a\n"
         "multiply-add as two. On a host device the share is that of a loop of fused multiply-adds\n"
-        "in registers on the same threads, measured in turn, so that both meet the same load.\n",
+        "in registers on the same threads, measured in turn, so that both meet the same load. On a\n"
+        "busy machine a call of many milliseconds is interrupted more often than that loop, and\n"
+        "shows a smaller share than it has alone.\n",
     .takes = bench_kernels_options,
     .flag = {
         FLAGS,
@@ -293,7 +295,7 @@ const ls_command ls_command_bench_conv = {
         "layers' dw; then an even shape. A shape reads samples x height x width x channels,\n"
         "filters of height x width. GF/s counts a multiply-add as two, padding as data. On a host\n"
         "device the share is that of a loop of fused multiply-adds in registers on the same\n"
-        "threads, measured in turn, so that both meet the same load.\n",
+        "threads, measured in turn; see lockstep bench gemm --help.\n",
     .takes = bench_kernels_options,
     .flag = { FLAGS },
     .run = run_bench_conv,
