@@ -274,8 +274,8 @@ const ls_command ls_command_bench_gemm = {
         "Times each product on the first device of the list: forward, and the gradient of the\n"
         "input (dx), of every dense layer at one replica's batch; then square ones. GF/s counts a\n"
         "multiply-add as two. On a host device the share is that of a loop of fused multiply-adds\n"
-        "in registers on the same threads, measured in turn, so that both meet the same load. On a\n"
-        "busy machine a call of many milliseconds is interrupted more often than that loop, and\n"
+        "in registers on the same threads, measured in turn, so that both meet the same load. On\n"
+        "a busy machine a call of many milliseconds is interrupted more often than that loop, and\n"
         "shows a smaller share than it has alone.\n",
     .takes = bench_kernels_options,
     .flag = {

@@ -191,7 +191,8 @@ const ls_command ls_command_bench_step = {
     .about =
         "Trains --steps (default 50) steps from the same weights --repeat times, in a temporary\n"
         "folder, and prints each run's samples per second and the median. Opening the data,\n"
-        "evaluation and saving are not counted. Takes the options of train.\n",
+        "evaluation and saving are not counted. Takes the options of train. A GPU works while\n"
+        "the host goes on: its time shows in the part in which the host waits for it.\n",
     .arguments_max = 1,
     .takes_model = true,
     .takes_all = true,
