@@ -104,11 +104,11 @@ ls_status ls_explain_begin(ls_rank *rank)
 
 /* -- the page ---------------------------------------------------------------------------------- */
 
-static float fold_float(const float *x, size_t count)
+static float fold_shards(const float *x, int count)
 {
-    if (count == 1) return x[0];
-    const size_t left = ls_tree_split(count);
-    return fold_float(x, left) + fold_float(x + left, count - left);
+    ls_tree_f32 tree = { .depth = 0 };
+    for (int s = 0; s < count; s++) ls_tree_push_f32(&tree, x[s]);
+    return ls_tree_root_f32(&tree);
 }
 
 static void put_shards(FILE *out, const ls_run *run)
@@ -139,7 +139,7 @@ static void put_division(FILE *out, const ls_run *run, const ls_step_numbers *n)
     fprintf(out, "\nCombined, by the canonical tree over the shards\n"
             "  samples %" PRId64 ", loss sum %.9g, gradient sum %.9g (folded again here: %.9g)\n",
             n->totals.samples, n->totals.loss, (double)e->reduced,
-            (double)fold_float(e->shard_gradient, (size_t)run->config.shards));
+            (double)fold_shards(e->shard_gradient, run->config.shards));
     fprintf(out, "\nDivided, once\n  D = %.9g (--reduction %s), data loss = %.9g\n"
             "  gradient = %.9g * (float)(1 / D) = %.9g\n", n->denominator,
             ls_reduction_name(run->config.reduction), n->data_loss, (double)e->reduced,

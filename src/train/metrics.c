@@ -10,10 +10,9 @@
 
 double ls_tree_sum(const double *x, size_t count)
 {
-    if (count == 0) return 0;
-    if (count == 1) return x[0];
-    const size_t left = ls_tree_split(count);
-    return ls_tree_sum(x, left) + ls_tree_sum(x + left, count - left);
+    ls_tree_f64 tree = { .depth = 0 };
+    for (size_t i = 0; i < count; i++) ls_tree_push_f64(&tree, x[i]);
+    return ls_tree_root_f64(&tree);
 }
 
 ls_shard_sum ls_batch_totals(const ls_shard_sum *row, int shard_count)

@@ -2,9 +2,9 @@
 /* trainer.c -- a run is opened, trained, and closed.
  *
  * Opening goes from what costs nothing to what costs much, so that a mistake is told before
- * anything is made: configuration, devices, data, model, the checkpoint to continue; then the run
- * folder; then memory, links, threads (machine.c). Closing frees in reverse. Everything between is
- * rank.c's.
+ * anything is made: the checkpoint to continue, configuration, devices, data, model; then memory,
+ * links, threads (machine.c); last the run folder, so that a start that fails leaves none. Closing
+ * frees in reverse. Everything between is rank.c's.
  */
 #include "train/trainer.h"
 
