@@ -259,6 +259,12 @@ LS_INLINE float ls_flat_end_f32(ls_flat_f32 *sum)
 /* A float's 32 bits, any NaN as 0x7fc00000: processors differ in a NaN's payload and sign. */
 LS_INLINE uint32_t ls_digest_word(float x) { return x == x ? ls_float_bits(x) : 0x7fc00000u; }
 
+/* What a digest starts from, once: the digest of nothing. It is not 0, so that a link that delivers
+ * zeros, a digest among them, does not deliver a buffer with the right digest. All its bytes are
+ * LS_DIGEST_BYTE. */
+#define LS_DIGEST_BYTE 0xa5
+#define LS_DIGEST_START UINT64_C(0xa5a5a5a5a5a5a5a5)
+
 /* What element i adds to a digest, a sum modulo 2^64. */
 LS_INLINE uint64_t ls_digest_term(size_t i, float x)
 {

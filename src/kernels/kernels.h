@@ -242,7 +242,8 @@ typedef struct {
 
 /* -- whole buffers ----------------------------------------------------------------------------- */
 
-/* out = sum over i of (2 i + 1) * word(x[i]) mod 2^64, word = the 32 bits, a NaN as 0x7fc00000.
+/* out = LS_DIGEST_START + sum over i of (2 i + 1) * word(x[i]) mod 2^64, word = the 32 bits, a NaN
+ * as 0x7fc00000.
  * Every single-bit change alters it (2 i + 1 is odd); the order of summing does not. */
 typedef struct {
     size_t count;

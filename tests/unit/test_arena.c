@@ -206,7 +206,7 @@ static void check_update(ls_optimizer optimizer, uint64_t seed, int mix)
     }
     for (int step = 0; step < 3; step++) {
         memcpy(before, want, l.floats * sizeof *before);
-        uint64_t digest = 0;
+        uint64_t digest = LS_DIGEST_START;
         for (size_t i = 0; i < l.floats; i++) {
             update_element(&args, g[i], &want[i], &want0[i], &want1[i]);
             change[i] = want[i] - before[i];

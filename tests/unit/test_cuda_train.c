@@ -304,15 +304,12 @@ static void test_a_link_that_begins_to_lie_is_caught_in_that_step(void **state)
     (void)state;
     need_virtual_driver();
     const int uses = count_uses("--devices cuda --steps 4");
-    static const char *const fault[] = { "flip", "drop" };
-    for (int i = 0; i < 2; i++) {
+    static const char *const fault[] = { "flip", "drop", "zero" };
+    for (int i = 0; i < 3; i++) {
         const program_run run = train_until(fault[i], uses);
         PROGRAM_MUST_END(&run, fault[i], 5, "step 5: bucket 0, ring step 0",
                          "bytes changed on link 0 -> 1", NULL);
     }
-    /* Zeros pass a digest that comes with them as zero; not the comparison of the results. */
-    const program_run run = train_until("zero", uses);
-    PROGRAM_MUST_END(&run, "zero", 5, "step 5: bucket 0", "rank 1 has digest", NULL);
 }
 
 static void test_a_link_that_falls_silent_ends_the_run_in_time(void **state)

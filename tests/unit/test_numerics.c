@@ -163,6 +163,24 @@ static void test_a_digest_sees_every_bit_and_no_order(void **state)
     free(x);
 }
 
+/* What a dead link delivers in place of a buffer and its digest: one byte, again and again. */
+static void test_a_buffer_of_one_byte_has_another_digest_than_that_byte(void **state)
+{
+    (void)state;
+    for (int byte = 0; byte < 256; byte++) {
+        float x;
+        uint64_t delivered, digest = LS_DIGEST_START, start;
+        memset(&x, byte, sizeof x);
+        memset(&delivered, byte, sizeof delivered);
+        memset(&start, LS_DIGEST_BYTE, sizeof start);
+        assert_true(digest == start);
+        for (size_t i = 0; i < 5000; i++) {
+            digest += ls_digest_term(i, x);
+            assert_true(digest != delivered);
+        }
+    }
+}
+
 static void test_slots_below_2_to_the_minus_100_become_plus_zero(void **state)
 {
     (void)state;
@@ -236,6 +254,7 @@ int main(void)
         cmocka_unit_test(test_flat_sums_are_blocks_of_lanes_in_the_tree),
         cmocka_unit_test(test_soft_fused_multiply_add_rounds_once),
         cmocka_unit_test(test_a_digest_sees_every_bit_and_no_order),
+        cmocka_unit_test(test_a_buffer_of_one_byte_has_another_digest_than_that_byte),
         cmocka_unit_test(test_slots_below_2_to_the_minus_100_become_plus_zero),
         cmocka_unit_test(test_exp_is_within_1_1_ulp_and_ends_where_it_says),
         cmocka_unit_test(test_log_is_within_0_87_ulp_from_denormals_up),

@@ -259,7 +259,7 @@ extern "C" __global__ void __launch_bounds__(LS_CUDA_THREADS)
     if (t == p.arena.count) {
         const uint64_t digest = fold_words(p.digest, 0, p.arena.first[t], false);
         if (threadIdx.x == 0) {
-            *p.digest_out = p.digest_continues ? *p.digest_out + digest : digest;
+            *p.digest_out = (p.digest_continues ? *p.digest_out : LS_DIGEST_START) + digest;
         }
         return;
     }

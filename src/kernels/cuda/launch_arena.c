@@ -109,7 +109,9 @@ ls_status ls_update_cuda(ls_stream *stream, const ls_update_args *a)
     float *slot1 = a->optimizer == LS_OPTIMIZER_ADAM ? a->slot1 : NULL;
     const bool vector = ls_cuda_moves_quads(a->g, 0) && ls_cuda_moves_quads(a->w, 0)
                         && ls_cuda_moves_quads(slot0, 0) && ls_cuda_moves_quads(slot1, 0);
-    if (a->tensors->count == 0) return ls_fill(stream, a->digest, 0, sizeof *a->digest);
+    if (a->tensors->count == 0) {
+        return ls_fill(stream, a->digest, LS_DIGEST_BYTE, sizeof *a->digest);
+    }
     for (int t = 0; t < a->tensors->count; t += LS_CUDA_TENSORS) {
         ls_cuda_update p = {
             .arena = arena_from(a->tensors, t, vector),
@@ -175,7 +177,7 @@ static ls_status whole(ls_stream *stream, const char *kernel, size_t count, cons
 
 ls_status ls_digest_cuda(ls_stream *stream, const ls_digest_args *a)
 {
-    if (a->count == 0) return ls_fill(stream, a->out, 0, sizeof *a->out);
+    if (a->count == 0) return ls_fill(stream, a->out, LS_DIGEST_BYTE, sizeof *a->out);
     return whole(stream, "ls_digest", a->count, a->x, a->out, false);
 }
 
@@ -202,9 +204,10 @@ static ls_status merge_nothing(ls_stream *stream, const ls_merge_args *a)
 {
     if (a->source_digest != NULL) {
         const size_t bytes = (size_t)a->source_count * sizeof(uint64_t);
-        LS_TRY(ls_fill(stream, a->source_digest, 0, bytes));
+        LS_TRY(ls_fill(stream, a->source_digest, LS_DIGEST_BYTE, bytes));
     }
-    return a->out_digest == NULL ? LS_OK : ls_fill(stream, a->out_digest, 0, sizeof(uint64_t));
+    return a->out_digest == NULL
+               ? LS_OK : ls_fill(stream, a->out_digest, LS_DIGEST_BYTE, sizeof(uint64_t));
 }
 
 ls_status ls_merge_cuda(ls_stream *stream, const ls_merge_args *a)

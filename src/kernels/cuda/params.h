@@ -245,7 +245,7 @@ typedef struct {
     const uint64_t *first; /* [groups] */
     uint64_t *first_out;   /* [tensors] smallest of a tensor's groups */
     const uint64_t *digest; /* [groups] */
-    uint64_t *digest_out;   /* [1] sum over all groups, plus what is there if digest_continues */
+    uint64_t *digest_out;   /* [1] of all groups, and of what is there if digest_continues */
     int32_t digest_continues;
 } ls_cuda_arena_fold;
 
@@ -273,7 +273,7 @@ typedef struct {
 /* Entries of a merge's stack below its top. */
 enum { LS_CUDA_SHALLOW = 7, LS_CUDA_DEEP = LS_SHARD_MAX - 1 };
 
-/* out[i] = sum modulo 2^64, or the smallest, of partial[i][0 .. parts-1]; a block for each i. */
+/* out[i] = the digest, or the smallest, of partial[i][0 .. parts-1]; a block for each i. */
 typedef struct {
     const uint64_t *partial;
     uint64_t *out;

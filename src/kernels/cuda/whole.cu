@@ -62,7 +62,7 @@ extern "C" __global__ void __launch_bounds__(LS_CUDA_THREADS)
         all = p.smallest ? smaller(all, word[i]) : all + word[i];
     }
     all = block_words(all, part, p.smallest);
-    if (threadIdx.x == 0) p.out[blockIdx.x] = all;
+    if (threadIdx.x == 0) p.out[blockIdx.x] = p.smallest ? all : LS_DIGEST_START + all;
 }
 
 /* -- merge ------------------------------------------------------------------------------------ */

@@ -291,7 +291,7 @@ static void update_store(const void *args_, int t, const part *all)
 
 ls_status LS_HOST(update)(ls_stream *stream, const ls_update_args *args)
 {
-    *args->digest = 0;
+    *args->digest = LS_DIGEST_START;
     arena_loop loop = { .tensors = args->tensors, .args = args, .run = update_run };
     arena_run(stream, &loop, update_store);
     return LS_OK;

@@ -44,7 +44,8 @@ static findings whole_run(ls_stream *stream, size_t count, ls_range_fn *fn, cons
     const int threads = ls_pool_thread_count(loop.pool);
     for (int t = 0; t < threads; t++) scratch_of(loop.pool, t)->found = nothing;
     ls_range_run(stream, count, GRAIN, fn, &loop);
-    findings all = nothing;
+    findings all = { .digest = LS_DIGEST_START, .nonfinite = LS_ALL_FINITE };
+    for (int s = 0; s < LS_MERGE_MAX; s++) all.source_digest[s] = LS_DIGEST_START;
     for (int t = 0; t < threads; t++) {
         const findings *found = &scratch_of(loop.pool, t)->found;
         for (int s = 0; s < LS_MERGE_MAX; s++) all.source_digest[s] += found->source_digest[s];

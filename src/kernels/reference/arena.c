@@ -78,7 +78,7 @@ static float updated(const ls_update_args *args, size_t i)
 ls_status ls_update_reference(ls_stream *stream, const ls_update_args *args)
 {
     (void)stream;
-    uint64_t digest = 0;
+    uint64_t digest = LS_DIGEST_START;
     for (int t = 0; t < args->tensors->count; t++) {
         const ls_arena_tensor tensor = args->tensors->host[t];
         ls_flat_f64 sum;

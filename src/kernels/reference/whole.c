@@ -5,7 +5,7 @@
 ls_status ls_digest_reference(ls_stream *stream, const ls_digest_args *args)
 {
     (void)stream;
-    uint64_t digest = 0;
+    uint64_t digest = LS_DIGEST_START;
     for (size_t i = 0; i < args->count; i++) digest += ls_digest_term(i, args->x[i]);
     *args->out = digest;
     return LS_OK;
@@ -42,7 +42,8 @@ static float merged(const ls_merge_args *args, size_t i)
 ls_status ls_merge_reference(ls_stream *stream, const ls_merge_args *args)
 {
     (void)stream;
-    uint64_t source_digest[LS_MERGE_MAX] = { 0 }, out_digest = 0;
+    uint64_t source_digest[LS_MERGE_MAX], out_digest = LS_DIGEST_START;
+    for (int s = 0; s < args->source_count; s++) source_digest[s] = LS_DIGEST_START;
     for (size_t i = 0; i < args->count; i++) {
         for (int s = 0; s < args->source_count; s++) {
             source_digest[s] += ls_digest_term(i, args->source[s][i]);
