@@ -27,6 +27,8 @@
 #include <stdint.h>
 
 #include "device/device.h"
+#include "kernels/batchnorm.h"
+#include "kernels/elementwise.h"
 #include "kernels/fold.h"
 #include "kernels/layout.h"
 #include "status.h"
@@ -140,19 +142,6 @@ typedef struct {
     const float *y, *dy;
     float *dx;
 } ls_relu_gradient_args;
-
-/* y = kept ? x * scale : 0 with element e of the sample with data-set index `index[i]` kept where
- * its Philox word >= threshold (docs/numerics.md 7). The gradient is the same op on dy. In place
- * allowed. */
-typedef struct {
-    size_t samples, elements; /* x is [samples, elements] */
-    const uint32_t *index;    /* [samples], device memory */
-    uint64_t seed;
-    uint32_t epoch, layer, threshold;
-    float scale;
-    const float *x;
-    float *y;
-} ls_dropout_args;
 
 /* -- losses (docs/numerics.md 5) --------------------------------------------------------------- */
 

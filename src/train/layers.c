@@ -83,7 +83,7 @@ ls_status ls_replica_forward(ls_replica *replica, const ls_pass_input *input, bo
     const size_t samples = input->samples;
     for (int l = 0; l < model->layer_count; l++) {
         const ls_layer *layer = &model->layer[l];
-        const float *x = layer->input < 0 ? input->x : r->view[layer->input];
+        const float *x = layer->input_count == 0 ? input->x : r->view[layer->input[0]];
         float *y = r->activation[l];
         r->view[l] = y;
         switch (layer->op) {
@@ -92,7 +92,7 @@ ls_status ls_replica_forward(ls_replica *replica, const ls_pass_input *input, bo
         case LS_OP_CONV: LS_TRY(conv_forward(r, layer, samples, x, y)); break;
         case LS_OP_DENSE: LS_TRY(dense_forward(r, layer, samples, x, y)); break;
         case LS_OP_MAX_POOL: LS_TRY(pool_forward(r, layer, samples, x, y, r->place[l])); break;
-        case LS_OP_RELU:
+        case LS_OP_ACTIVATION:
             LS_TRY(ls_relu(&r->compute, &(ls_relu_args){
                 .count = samples * ls_shape_floats(layer->out), .x = x, .y = y }));
             break;
@@ -100,6 +100,7 @@ ls_status ls_replica_forward(ls_replica *replica, const ls_pass_input *input, bo
             if (training) LS_TRY(dropout(r, layer, input, x, y));
             else r->view[l] = x;
             break;
+        default: break;
         }
     }
     return LS_OK;
@@ -173,7 +174,7 @@ static ls_status parameter_gradients(ls_replica *r, const ls_layer *layer, size_
     ls_conv_weight_gradient_args args = {
         .shape = layer->op == LS_OP_CONV ? layer->conv : dense_as_conv(layer),
         .fold = fold,
-        .x = r->view[layer->input],
+        .x = r->view[layer->input[0]],
         .dy = dy,
         .dw = gradient_of(r, layer->kernel),
         .piece_stride = r->config->model->arena_floats,
@@ -242,7 +243,7 @@ ls_status ls_replica_backward(ls_replica *replica, const ls_pass_input *input,
     int tensors_done = 0;
     for (int l = model->layer_count - 1; l >= first; l--) {
         const ls_layer *layer = &model->layer[l];
-        const bool has_relu = layer->op == LS_OP_RELU || layer->relu;
+        const bool has_relu = layer->op == LS_OP_ACTIVATION || layer->relu;
         if (has_relu) LS_TRY(relu_gradient(r, layer, l, samples, dy));
         if (layer->op == LS_OP_DROPOUT) LS_TRY(dropout(r, layer, input, dy, dy));
         if (layer->kernel >= 0) {

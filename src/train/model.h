@@ -2,7 +2,7 @@
 /* model.h -- a model file becomes layers with shapes, and parameters with places in an arena.
  *
  * The text (docs/formats.md): one layer a line, `[name =] op [arguments] [key=value ...]
- * [from name]`, # comments. Errors name file, line and column, what was found and what was
+ * [from name ...]`, # comments. Errors name file, line and column, what was found and what was
  * expected; an unknown op or key is answered with the nearest known one.
  *
  * model_parse.c reads the text, model_init.c infers shapes and places parameters, model_describe.c
@@ -30,33 +30,56 @@ typedef enum {
     LS_OP_CONV,
     LS_OP_DENSE,
     LS_OP_MAX_POOL,
+    LS_OP_AVERAGE_POOL,  /* globalavgpool too: its window is the whole input */
+    LS_OP_ZERO_PAD,
     LS_OP_FLATTEN,
-    LS_OP_RELU,
-    LS_OP_DROPOUT
+    LS_OP_BATCHNORM,
+    LS_OP_ACTIVATION,    /* relu, leakyrelu, sigmoid, tanh, gelu, silu */
+    LS_OP_DROPOUT,       /* and spatialdropout */
+    LS_OP_ADD,
+    LS_OP_MULTIPLY,
+    LS_OP_CONCAT         /* along the channels */
 } ls_op;
 
-typedef enum { LS_LOSS_SOFTMAX_CROSSENTROPY, LS_LOSS_MSE } ls_loss;
+typedef enum {
+    LS_LOSS_SOFTMAX_CROSSENTROPY,
+    LS_LOSS_SIGMOID_CROSSENTROPY,
+    LS_LOSS_MSE,
+    LS_LOSS_MAE
+} ls_loss;
 
 /* A sample's activation: [height, width, channels]; a vector is [1, 1, channels]. */
 typedef struct {
     size_t height, width, channels;
 } ls_shape;
 
-enum { LS_NAME_BYTES = 48 };
+enum { LS_NAME_BYTES = 48, LS_LAYER_INPUTS_MAX = 8 };
 
 typedef struct {
     ls_op op;
     char name[LS_NAME_BYTES]; /* given, or op and count: "conv1", "dense2" */
     int line;                 /* of the text, 1-based */
     int ordinal;              /* place in the model file, input 0: addresses random numbers */
-    int input;                /* the layer that feeds this one; -1 for input */
-    ls_shape in, out;
-    bool relu, has_bias;      /* conv, dense */
+    int input_count;          /* 0 for input; 2 or more for add, multiply, concat; else 1 */
+    int input[LS_LAYER_INPUTS_MAX]; /* the layers that feed this one, all above it */
+    ls_shape in, out;         /* in: of the first input */
+    bool relu;                /* conv, dense, batchnorm, add: relu in the same pass */
+    bool has_bias;            /* conv, dense */
     ls_conv_shape conv;       /* conv; samples 0 */
-    ls_pool_shape pool;       /* max pool; samples 0 */
+    ls_pool_shape pool;       /* max pool, average pool; samples 0 */
+    size_t pad_top, pad_left; /* zero pad; out says the rest */
+    ls_activation activation; /* activation */
+    double slope;             /* leaky relu */
     double rate;              /* dropout */
-    int kernel, bias;         /* parameters of the layer: index into parameter[], or -1 */
+    bool is_spatial;          /* dropout: whole channels */
+    double momentum, epsilon; /* batchnorm */
+    int kernel, bias;         /* conv, dense: index into parameter[], or -1 */
+    int gamma, beta;          /* batchnorm: index into parameter[], or -1 */
+    int mean, variance;       /* batchnorm: index into statistic[], or -1 */
 } ls_layer;
+
+/* UNIFORM: docs/numerics.md 7; NORMAL: truncated at two deviations, as Keras'. */
+typedef enum { LS_INIT_CONSTANT, LS_INIT_UNIFORM, LS_INIT_NORMAL } ls_init;
 
 typedef struct {
     char name[LS_NAME_BYTES * 2]; /* "conv1/kernel" */
@@ -65,7 +88,8 @@ typedef struct {
     size_t shape[4];
     size_t count;             /* elements */
     size_t begin;             /* place in the arena, a multiple of 32 */
-    double init_limit;        /* uniform in +-limit (glorot); 0: zeros */
+    ls_init init;             /* how it starts */
+    double init_scale;        /* UNIFORM: +-limit; NORMAL: deviation; CONSTANT: the value */
     bool is_kernel;           /* L1 and L2 act on kernels only */
 } ls_parameter;
 
@@ -79,7 +103,12 @@ typedef struct {
     int parameter_count;
     size_t arena_floats;      /* with padding, a multiple of 32 */
     size_t parameter_total;   /* elements without padding */
+    ls_parameter *statistic;  /* owned; batchnorm's moving mean and variance, in an arena of their
+                                 own, in the order of the model file; not trained, but saved */
+    int statistic_count;
+    size_t statistic_floats;  /* of that arena, with padding */
     ls_loss loss;
+    double smoothing;         /* label smoothing of the crossentropies, 0 .. 1 */
 } ls_model;
 
 /* Text of the built-in model `name`, or NULL. Names: NULL-terminated list of all. */
@@ -112,6 +141,9 @@ void ls_model_macs(const ls_model *model, double *forward, double *step);
 
 /* Initial weights of the whole arena (host memory, [arena_floats]): docs/numerics.md 7. */
 void ls_model_init_weights(const ls_model *model, uint64_t seed, float *arena);
+
+/* The same of the statistics' arena ([statistic_floats]): mean 0, variance 1. */
+void ls_model_init_statistics(const ls_model *model, float *arena);
 
 /* What `lockstep show MODEL` prints: layers, shapes, parameters, FLOPs, memory of one replica with
  * `samples` samples and `piece_count` gradient copies. Owned by the caller. */

@@ -70,7 +70,7 @@ static void op_text(const ls_layer *layer, char out[96])
                  pool->window_width, pool->stride_height, pool->stride_width);
         break;
     case LS_OP_FLATTEN: snprintf(out, 96, "flatten"); break;
-    case LS_OP_RELU: snprintf(out, 96, "relu"); break;
+    default: snprintf(out, 96, "relu"); break;
     case LS_OP_DROPOUT: snprintf(out, 96, "dropout %g", layer->rate); break;
     }
 }

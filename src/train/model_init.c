@@ -186,7 +186,8 @@ static ls_status infer_shapes(const char *file, ls_parsed_model *m, const ls_dat
     for (int i = 0; i < m->layer_count; i++) {
         ls_parsed_layer *x = &m->layer[i];
         ls_layer *layer = &x->layer;
-        if (layer->input >= 0) layer->in = layer->out = m->layer[layer->input].layer.out;
+        if (layer->input_count > 0)
+            layer->in = layer->out = m->layer[layer->input[0]].layer.out;
         switch (layer->op) {
         case LS_OP_INPUT: LS_TRY(infer_input(file, x, data)); break;
         case LS_OP_CONV: LS_TRY(infer_conv(file, x)); break;
@@ -195,8 +196,7 @@ static ls_status infer_shapes(const char *file, ls_parsed_model *m, const ls_dat
         case LS_OP_FLATTEN:
             layer->out = (ls_shape){ 1, 1, ls_shape_floats(layer->in) };
             break;
-        case LS_OP_RELU:
-        case LS_OP_DROPOUT: break;
+        default: break;
         }
         LS_TRY(check_activation(file, x));
     }
@@ -259,11 +259,11 @@ static ls_status choose_loss(const char *file, const ls_parsed_model *m,
 
 /* Append "<layer>/<what>" with the given shape; returns its index. */
 static int add_parameter(ls_model *model, int layer, const char *what, int dims,
-                         const size_t shape[4], double init_limit)
+                         const size_t shape[4], ls_init init, double init_scale)
 {
     ls_parameter *p = &model->parameter[model->parameter_count];
-    *p = (ls_parameter){ .layer = layer, .dims = dims, .count = 1, .init_limit = init_limit,
-                         .is_kernel = dims > 1 };
+    *p = (ls_parameter){ .layer = layer, .dims = dims, .count = 1, .init = init,
+                         .init_scale = init_scale, .is_kernel = dims > 1 };
     snprintf(p->name, sizeof p->name, "%s/%s", model->layer[layer].name, what);
     for (int d = 0; d < dims; d++) {
         p->shape[d] = shape[d];
@@ -297,8 +297,8 @@ static ls_status add_parameters(const char *file, ls_model *model, const ls_pars
                              "the %zu weights that a layer may have", layer->name, kernel[0],
                              kernel[1], kernel[2], kernel[3], LS_MODEL_FLOATS_MAX);
     }
-    layer->kernel = add_parameter(model, i, "kernel", dims, kernel, limit);
-    if (layer->has_bias) layer->bias = add_parameter(model, i, "bias", 1, kernel, 0);
+    layer->kernel = add_parameter(model, i, "kernel", dims, kernel, LS_INIT_UNIFORM, limit);
+    if (layer->has_bias) layer->bias = add_parameter(model, i, "bias", 1, kernel, LS_INIT_CONSTANT, 0);
     if (model->parameter_total > LS_MODEL_ARENA_MAX) {
         return ls_model_fail(file, x->op, "with '%s' the model has %zu weights, more than %zu",
                              layer->name, model->parameter_total, LS_MODEL_ARENA_MAX);
@@ -422,7 +422,7 @@ void ls_model_init_weights(const ls_model *model, uint64_t seed, float *arena)
     memset(arena, 0, model->arena_floats * sizeof *arena);
     for (int i = 0; i < model->parameter_count; i++) {
         const ls_parameter *p = &model->parameter[i];
-        if (p->init_limit == 0) continue;
+        if (p->init != LS_INIT_UNIFORM) continue;
         const uint32_t ordinal = (uint32_t)model->layer[p->layer].ordinal;
         uint32_t random[4];
         for (size_t e = 0; e < p->count; e++) {
@@ -430,7 +430,7 @@ void ls_model_init_weights(const ls_model *model, uint64_t seed, float *arena)
                 ls_random_words(seed, LS_RANDOM_INIT, ordinal, 0, 0, (uint32_t)(e / 4), random);
             }
             const double unit = (double)random[e % 4] * 0x1p-31 - 1;
-            arena[p->begin + e] = (float)(p->init_limit * unit);
+            arena[p->begin + e] = (float)(p->init_scale * unit);
         }
     }
 }

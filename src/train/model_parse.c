@@ -56,7 +56,7 @@ static const struct {
     { "maxpool", LS_OP_MAX_POOL, TAKES_PAD | TAKES_STRIDE,
       "maxpool KHxKW [stride=S|SHxSW] [pad=valid|same]" },
     { "flatten", LS_OP_FLATTEN, 0, "flatten" },
-    { "relu", LS_OP_RELU, 0, "relu" },
+    { "relu", LS_OP_ACTIVATION, 0, "relu" },
     { "dropout", LS_OP_DROPOUT, 0, "dropout RATE" },
 };
 enum { OP_COUNT = sizeof op_table / sizeof op_table[0] };
@@ -356,7 +356,7 @@ static ls_status read_from(parser *p, const word *from, const char *op, int *inp
                              suggestion(w->text, names, hint));
     }
     for (int i = 0; i < m->layer_count; i++) {
-        if (m->layer[i].layer.input != *input) continue;
+        if (m->layer[i].layer.input_count == 0 || m->layer[i].layer.input[0] != *input) continue;
         return ls_model_fail(p->file, w->place, "'%s' already feeds line %d; no op here has two "
                              "inputs, so the two branches could never be joined", w->text,
                              m->layer[i].layer.line);
@@ -421,8 +421,7 @@ static ls_status read_arguments(parser *p, ls_parsed_layer *x, const char *usage
     case LS_OP_DENSE: return read_dense(p, x, usage);
     case LS_OP_MAX_POOL: return read_max_pool(p, x, usage);
     case LS_OP_DROPOUT: return read_dropout(p, x, usage);
-    case LS_OP_FLATTEN:
-    case LS_OP_RELU: break;
+    default: break;
     }
     return LS_OK;
 }
@@ -435,15 +434,16 @@ static ls_status read_layer(parser *p, const word *name, const word *op, int row
         return ls_model_fail(p->file, op->place, "more than %d layers", LS_MODEL_LAYERS_MAX);
     }
     ls_parsed_layer x = { .layer = { .op = op_table[row].op, .line = op->place.line,
-                                     .ordinal = m->layer_count, .input = -1, .kernel = -1,
-                                     .bias = -1 },
+                                     .ordinal = m->layer_count, .kernel = -1, .bias = -1, .gamma = -1,
+                                     .beta = -1, .mean = -1, .variance = -1 },
                           .op = op->place };
     const char *usage = op_table[row].usage;
     LS_TRY(name_layer(p, &x, name, op->text));
     LS_TRY(read_arguments(p, &x, usage));
     int input;
     LS_TRY(read_tail(p, &x, op->text, op_table[row].takes, usage, &input));
-    x.layer.input = input;
+    x.layer.input_count = input < 0 ? 0 : 1;
+    x.layer.input[0] = input;
     m->layer[m->layer_count++] = x;
     return LS_OK;
 }

@@ -256,7 +256,7 @@ static void test_names_counts_and_connections(void **state)
     assert_int_equal(m.layer_count, 5);
     for (int i = 0; i < 5; i++) {
         assert_string_equal(m.layer[i].name, names[i]);
-        assert_int_equal(m.layer[i].input, i - 1);
+        assert_int_equal(m.layer[i].input[0], i - 1);
         assert_int_equal(m.layer[i].ordinal, i);
         assert_int_equal(m.layer[i].line, lines[i]);
     }
