@@ -30,7 +30,7 @@ typedef enum {
 #define LS_MUST_USE __attribute__((warn_unused_result))
 #define LS_PRINTF(text, first) __attribute__((format(printf, text, first)))
 
-enum { LS_MESSAGE_BYTES = 1024 };
+enum { LS_MESSAGE_BYTES = 1536 };
 
 /* Store `text` and where it was said in this thread's record. Returns `code`. */
 #define ls_fail(...) ls_fail_at(__FILE__, __LINE__, __VA_ARGS__)

@@ -105,7 +105,7 @@ static void print_pairs(const ls_topology *topology, ls_device *const *device)
 
 static ls_status print_replicas(const ls_config *config, const ls_device_list *list)
 {
-    printf("replicas    --devices %s: %d (%s)\n", config->devices, list->count, list->reason);
+    printf("replicas    %d (%s)\n", list->count, list->reason);
     ls_device *device[LS_WORLD_MAX] = { NULL };
     ls_topology topology;
     ls_status status = open_devices(list, device);

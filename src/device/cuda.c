@@ -17,8 +17,8 @@
  *                    after; the message says so (ls_cuda_check_at).
  *
  * Releasing memory waits for the device in the driver. So what must not wait is not released: after
- * a failure the caller polls until the streams are idle, and leaves the process if they do not
- * become so (trainer.c). What a release reports is ignored: it would hide the first cause.
+ * a failure the caller polls until the streams are idle (machine.c), and leaves the process if they
+ * do not become so. What a release reports is ignored: it would hide the first cause.
  *
  * Thread rule: as device.h. Events are polled and waited for from any thread.
  */
@@ -29,6 +29,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "device/cuda_context.h"
 #include "device/cuda_driver.h"
@@ -80,15 +81,30 @@ static void memory_release(ls_device *device, void *memory)
         (void)context->driver->mem_free(address_of(memory));
 }
 
+/* What the system lets a process pin, as `ulimit -l` tells it; containers often set it low. */
+static void pinned_limit(char *text, size_t text_bytes)
+{
+    struct rlimit limit;
+    const bool known = getrlimit(RLIMIT_MEMLOCK, &limit) == 0;
+    if (known && limit.rlim_cur != RLIM_INFINITY)
+        (void)snprintf(text, text_bytes, "%llu bytes", (unsigned long long)limit.rlim_cur);
+    else
+        (void)snprintf(text, text_bytes, "%s", known ? "unlimited" : "unknown");
+}
+
 static ls_status pinned_alloc(ls_device *device, size_t bytes, void **out)
 {
     ls_cuda_context *context = context_of(device);
     void *memory = NULL;
+    char limit[40];
+    pinned_limit(limit, sizeof limit);
     LS_TRY(ls_cuda_context_enter(context));
     LS_TRY(CALL(context, mem_host_alloc,
                 (&memory, bytes > 0 ? bytes : 1,
                  CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP),
-                "allocating %zu bytes of pinned host memory", bytes));
+                "allocating %zu bytes of pinned host memory, with %zu pinned by this program "
+                "(ulimit -l: %s; a smaller --bucket or --global-batch needs less)", bytes,
+                ls_cuda_pinned_bytes(), limit));
     const ls_status status = ls_cuda_memory_add(context, memory, bytes, true);
     if (status != LS_OK) (void)context->driver->mem_free_host(memory);
     else *out = memory;

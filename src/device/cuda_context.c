@@ -285,3 +285,13 @@ ls_cuda_context *ls_cuda_memory_owner(const void *memory, size_t bytes, bool pin
     (void)pthread_mutex_unlock(&registry.lock);
     return owner;
 }
+
+size_t ls_cuda_pinned_bytes(void)
+{
+    size_t bytes = 0;
+    (void)pthread_mutex_lock(&registry.lock);
+    for (size_t i = 0; i < registry.range_count; i++)
+        if (registry.range[i].pinned) bytes += registry.range[i].end - registry.range[i].begin;
+    (void)pthread_mutex_unlock(&registry.lock);
+    return bytes;
+}

@@ -73,4 +73,7 @@ void ls_cuda_memory_remove(void *memory); /* what ls_cuda_memory_add noted */
  * no one noted allocation holds all of it. */
 ls_cuda_context *ls_cuda_memory_owner(const void *memory, size_t bytes, bool pinned);
 
+/* Bytes of host memory that are pinned now, by all contexts of this process. */
+size_t ls_cuda_pinned_bytes(void);
+
 #endif

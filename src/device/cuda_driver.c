@@ -28,7 +28,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VERSION_NEEDED = CUDA_VERSION / 1000 * 1000, WHY_BYTES = 400, DOING_BYTES = 300 };
+enum { VERSION_NEEDED = CUDA_VERSION / 1000 * 1000, WHY_BYTES = 900, DOING_BYTES = 300 };
 
 const char *const ls_cuda_entry_name[LS_CUDA_ENTRY_COUNT] = {
 #define NAME(slot, name, type) name,
@@ -144,8 +144,9 @@ const char *ls_cuda_result_text(const ls_cuda_driver *driver, CUresult result,
     const char *name = NULL, *meaning = NULL;
     (void)driver->error_name(result, &name);
     (void)driver->error_string(result, &meaning);
-    (void)snprintf(text, LS_CUDA_RESULT_BYTES, "%.60s, %d: %.100s", name ? name : "unknown error",
-                   (int)result, meaning ? meaning : "the driver has no text for it");
+    (void)snprintf(text, LS_CUDA_RESULT_BYTES, "%.60s, %d: %.*s", name ? name : "unknown error",
+                   (int)result, (int)LS_CUDA_MEANING_BYTES,
+                   meaning ? meaning : "the driver has no text for it");
     return text;
 }
 

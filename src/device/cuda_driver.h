@@ -111,8 +111,10 @@ LS_MUST_USE ls_status ls_cuda_check_at(const char *file, int line, const ls_cuda
                                        CUresult result, int entry, const char *device,
                                        const char *format, ...) LS_PRINTF(7, 8);
 
-/* "CUDA_ERROR_NO_DEVICE, 100: no CUDA-capable device is detected". Returns `text`. */
-enum { LS_CUDA_RESULT_BYTES = 200 };
+/* "CUDA_ERROR_NO_DEVICE, 100: no CUDA-capable device is detected". Returns `text`, with at most
+ * LS_CUDA_MEANING_BYTES of the driver's words: the virtual driver's tell kernel, thread and line
+ * (tests/vgpu/README.md), a real one's are short. */
+enum { LS_CUDA_MEANING_BYTES = 600, LS_CUDA_RESULT_BYTES = LS_CUDA_MEANING_BYTES + 100 };
 const char *ls_cuda_result_text(const ls_cuda_driver *driver, CUresult result,
                                 char text[LS_CUDA_RESULT_BYTES]);
 

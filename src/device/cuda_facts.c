@@ -21,7 +21,7 @@ int ls_cuda_usable_count(const char **why)
     *why = "cuDeviceGetCount failed";
     if (driver->device_count(&count) != CUDA_SUCCESS) return 0;
     *why = "the driver finds no GPU";
-    return count < LS_CUDA_GPU_MAX ? count : LS_CUDA_GPU_MAX;
+    return count;
 }
 
 /* The driver writes the address as the kernel's folders are named, but for the case of letters. */

@@ -49,7 +49,7 @@ enum {
     PROBE_SECONDS = 20, /* in all */
     SILENT_SECONDS = 8, /* between two lines */
     GPU_MAX = LS_CUDA_GPU_MAX,
-    WHY_BYTES = 160
+    WHY_BYTES = 320
 };
 
 extern char **environ;

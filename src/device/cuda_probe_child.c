@@ -247,12 +247,12 @@ static int probe_pairs(FILE *out, side *all, const int *ordinal, int count, int 
     return 0;
 }
 
-/* The GPUs of a request's list that there are. */
+/* The GPUs of a request's list that there are; LS_CUDA_GPU_MAX of them at most. */
 static int list_gpus(const char *list, int there, int ordinal[LS_CUDA_GPU_MAX])
 {
     int count = 0;
     if (strcmp(list, "all") == 0) {
-        for (; count < there; count++) ordinal[count] = count;
+        for (; count < there && count < LS_CUDA_GPU_MAX; count++) ordinal[count] = count;
         return count;
     }
     while (*list != '\0' && count < LS_CUDA_GPU_MAX) {

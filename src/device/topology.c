@@ -151,14 +151,18 @@ static void list_all_gpus(ls_device_list *list, int gpu_count)
         list->device[i] = (ls_device_choice){ .kind = LS_DEVICE_CUDA, .ordinal = i };
 }
 
+static ls_status no_usable_gpu(const char *text, const char *why_none)
+{
+    return ls_fail(LS_ERR_DEVICE,
+                   "--devices %.80s: no usable GPU: %s (--devices host:N runs on the CPU)", text,
+                   why_none);
+}
+
 /* Do the GPUs that were named exist? */
 static ls_status list_check_gpus(const ls_device_list *list, const char *text, int gpu_count,
                                  const char *why_none)
 {
-    if (gpu_count == 0)
-        return ls_fail(LS_ERR_DEVICE,
-                       "--devices %.80s: no usable GPU: %s (--devices host:N runs on the CPU)",
-                       text, why_none);
+    if (gpu_count == 0) return no_usable_gpu(text, why_none);
     for (int i = 0; i < list->count; i++)
         if (list->device[i].ordinal >= gpu_count)
             return ls_fail(LS_ERR_DEVICE,
@@ -167,10 +171,28 @@ static ls_status list_check_gpus(const ls_device_list *list, const char *text, i
     return LS_OK;
 }
 
-/* All GPUs if there are any, else the CPU; and which of the two it was. */
+/* `cuda`: all GPUs, which must fit one run; what is asked for by name is not cut short. */
+static ls_status list_cuda(ls_device_list *list, int gpu_count, const char *why_none)
+{
+    if (gpu_count == 0) return no_usable_gpu("cuda", why_none);
+    if (gpu_count > LS_WORLD_MAX)
+        return ls_fail(LS_ERR_ARGUMENT,
+                       "--devices cuda: %d usable GPUs, but a run has at most %d replicas; name "
+                       "those to be used: --devices cuda:K,K,...", gpu_count, LS_WORLD_MAX);
+    list_all_gpus(list, gpu_count);
+    return LS_OK;
+}
+
+/* `auto`: all GPUs if there are any, else the CPU; and which of the two it was. */
 static ls_status list_auto(ls_device_list *list, int gpu_count, const char *why_none)
 {
     list_all_gpus(list, gpu_count);
+    if (gpu_count > LS_WORLD_MAX) {
+        (void)snprintf(list->reason, sizeof list->reason,
+                       "auto: the first %d of %d usable GPUs; a run has no more", LS_WORLD_MAX,
+                       gpu_count);
+        return LS_OK;
+    }
     if (list->count > 0) {
         (void)snprintf(list->reason, sizeof list->reason, "auto: %d usable GPU%s", gpu_count,
                        gpu_count == 1 ? "" : "s");
@@ -180,54 +202,48 @@ static ls_status list_auto(ls_device_list *list, int gpu_count, const char *why_
     return list_append(list, "auto", LS_DEVICE_HOST, 0, 1);
 }
 
-ls_status ls_device_list_resolve(const char *text, int gpu_count, const char *why_none,
-                                 ls_device_list *out)
+/* What the text says, without a look at the machine. Of `auto` and of `cuda` without a list, that
+ * is nothing yet: `out` is left empty. */
+static ls_status scan(const char *text, ls_device_list *out)
 {
     *out = (ls_device_list){ .count = 0 };
     scanner s = { .text = text, .at = text };
     (void)snprintf(out->reason, sizeof out->reason, "--devices %.80s", text);
-    if (scan_word(&s, "auto")) {
-        if (*s.at != '\0') return expected(&s, "the end");
-        return list_auto(out, gpu_count, why_none);
-    }
     if (scan_word(&s, "host")) return scan_host(&s, out);
-    if (!scan_word(&s, "cuda")) return expected_word(&s);
-    if (scan_character(&s, ':'))
-        LS_TRY(scan_gpus(&s, out));
-    else
-        list_all_gpus(out, gpu_count);
-    return list_check_gpus(out, text, gpu_count, why_none);
+    const bool automatic = scan_word(&s, "auto");
+    if (!automatic && !scan_word(&s, "cuda")) return expected_word(&s);
+    if (!automatic && scan_character(&s, ':')) return scan_gpus(&s, out);
+    return *s.at == '\0' ? LS_OK : expected(&s, "the end");
 }
 
-/* Probe the pairs of what `text` means, before the driver is used here. A text that is wrong, or
- * means one GPU or none, needs no probe. */
-static void probe(const char *text)
+ls_status ls_device_list_resolve(const char *text, int gpu_count, const char *why_none,
+                                 ls_device_list *out)
 {
-    ls_device_list list;
+    LS_TRY(scan(text, out));
+    if (out->count > 0 && out->device[0].kind == LS_DEVICE_HOST) return LS_OK;
+    if (out->count > 0) return list_check_gpus(out, text, gpu_count, why_none);
+    if (text[0] == 'a') return list_auto(out, gpu_count, why_none);
+    return list_cuda(out, gpu_count, why_none);
+}
+
+/* Probe the pairs of what was scanned, before the driver is used here. One GPU needs no probe. */
+static void probe(const ls_device_list *list)
+{
     int ordinal[LS_WORLD_MAX], count = 0;
-    if (strcmp(text, "auto") == 0 || strcmp(text, "cuda") == 0) {
-        ls_cuda_probe(NULL, 0);
-        return;
-    }
-    if (ls_device_list_resolve(text, NUMBER_MAX + 1, "", &list) != LS_OK) return;
-    for (int i = 0; i < list.count && list.device[i].kind == LS_DEVICE_CUDA; i++)
-        if (count == 0 || ordinal[count - 1] != list.device[i].ordinal)
-            ordinal[count++] = list.device[i].ordinal; /* replicas of one GPU stand together */
-    if (count > 1) ls_cuda_probe(ordinal, count);
+    for (int i = 0; i < list->count; i++)
+        if (count == 0 || ordinal[count - 1] != list->device[i].ordinal)
+            ordinal[count++] = list->device[i].ordinal; /* replicas of one GPU stand together */
+    if (count != 1) ls_cuda_probe(ordinal, count); /* 0: all there are */
 }
 
 ls_status ls_device_list_parse(const char *text, ls_p2p p2p, ls_device_list *out)
 {
     const char *why_none = "";
-    ls_device_list scanned;
-    /* With a GPU for every number, host lists and wrong texts are told from the rest without the
-     * driver: what does not ask for a GPU does not touch it. */
-    LS_TRY(ls_device_list_resolve(text, NUMBER_MAX + 1, "", &scanned));
-    if (scanned.count > 0 && scanned.device[0].kind == LS_DEVICE_HOST) {
-        *out = scanned;
-        return LS_OK;
-    }
-    if (p2p != LS_P2P_OFF) probe(text);
+    /* Host lists and wrong texts are told from the rest without the driver: what does not ask for
+     * a GPU does not touch it. */
+    LS_TRY(scan(text, out));
+    if (out->count > 0 && out->device[0].kind == LS_DEVICE_HOST) return LS_OK;
+    if (p2p != LS_P2P_OFF) probe(out);
     const int gpu_count = ls_cuda_usable_count(&why_none);
     return ls_device_list_resolve(text, gpu_count, why_none, out);
 }

@@ -28,6 +28,7 @@ typedef struct {
 
 /* Parse and resolve `auto`, `host`, `host:N`, `cuda`, `cuda:LIST`, each LIST element K or K*M.
  * A build or machine without a usable GPU: `auto` is host:1 with the reason, `cuda` is an error.
+ * With more than LS_WORLD_MAX GPUs `auto` is the first of them, and says so; `cuda` is an error.
  * Where several GPUs are meant, their pairs are probed first (unless `p2p` is OFF): see
  * ls_cuda_probe. Main thread. Blocks: at most 20 s.
  * Errors: ARGUMENT (syntax, too many, a duplicate not spelled K*M), DEVICE (no usable GPU). */

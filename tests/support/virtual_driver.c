@@ -14,7 +14,7 @@ static void set_settings(const virtual_driver *driver, const char *const *settin
     static const char *const all[] = {
         "DEVICES", "VERSION",  "CAPABILITY", "MEMORY", "OTHERS", "PINNED", "SM",
         "P2P",     "PARTNERS", "SEED",       "JITTER", "STRICT", "RACES",  "STICKY",
-        "BUDGET",  "THREADS",  "TRACE",      "FAIL",   "LINKS",
+        "BUDGET",  "THREADS",  "TRACE",      "FAIL",   "LINKS",  "NAME",
     };
     char name[64];
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {

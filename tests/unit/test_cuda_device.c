@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <sys/resource.h>
 
 #include "device/cuda.h"
 #include "device/cuda_context.h"
@@ -152,6 +153,15 @@ static void test_every_entry_point_is_one_that_the_toolkit_exports(void **state)
         fail();
     }
     (void)dlclose(stub);
+}
+
+static void test_every_gpu_counts_also_those_that_no_run_can_use(void **state)
+{
+    (void)state;
+    need_virtual_driver();
+    char why[300];
+    const char *const settings[] = { "LOCKSTEP_VGPU_DEVICES=70", NULL };
+    assert_int_equal(count_gpus(settings, why, sizeof why), 70);
 }
 
 static void test_a_machine_without_a_driver_is_told_in_words(void **state)
@@ -368,6 +378,35 @@ static int case_facts(void)
     return 0;
 }
 
+/* Host memory that cannot be pinned: what was asked, what is pinned, what the system allows, and
+ * what makes it less. */
+static int case_no_pinned_memory(void)
+{
+    gpu g;
+    void *more = NULL, *other = NULL;
+    const struct rlimit limit = { .rlim_cur = 65536, .rlim_max = 65536 };
+    CHECK(setrlimit(RLIMIT_MEMLOCK, &limit) == 0);
+    CHECK_OK(open_gpu(&g, 0, NULL));
+    CHECK_OK(ls_device_alloc(g.device, 512, &other)); /* which is not pinned */
+    CHECK_FAILS(ls_pinned_alloc(g.device, 1 << 20, &more), LS_ERR_MEMORY,
+                "cuda:0: cuMemHostAlloc failed while allocating 1048576 bytes of pinned host "
+                "memory, with 4096 pinned by this program (ulimit -l: 65536 bytes; a smaller "
+                "--bucket or --global-batch needs less): CUDA_ERROR_OUT_OF_MEMORY, 2");
+    CHECK(more == NULL);
+    CHECK_OK(ls_pinned_alloc(g.device, 1 << 18, &more));
+    ls_pinned_release(g.device, more);
+    ls_device_release(g.device, other);
+    close_gpu(&g);
+    return 0;
+}
+
+static void test_memory_that_cannot_be_pinned_is_told_with_limit_and_remedy(void **state)
+{
+    (void)state;
+    need_virtual_driver();
+    assert_case("no pinned memory", "LOCKSTEP_VGPU_PINNED=1M");
+}
+
 static void test_memory_is_aligned_counted_and_refused_in_words(void **state)
 {
     (void)state;
@@ -460,7 +499,10 @@ static int case_fault(void)
     while (status == LS_OK && !idle) status = ls_stream_poll(&g.stream, &idle);
     CHECK(status == LS_ERR_DEVICE);
     CHECK(strstr(ls_last_error(), "CUDA_ERROR_ILLEGAL_ADDRESS, 700") != NULL);
-    CHECK(strstr(ls_last_error(), "a kernel or copy that was enqueued earlier") != NULL);
+    /* the driver's words are told to their end, however long they are */
+    CHECK(strstr(ls_last_error(), "kernel ls_probe_copy, block (0,0,0)") != NULL);
+    CHECK(strstr(ls_last_error(), "0x1000 is not allocated; the cause may be a kernel or copy that "
+                                  "was enqueued earlier") != NULL);
     CHECK_FAILS(ls_fill(&g.stream, g.memory, 0, 4), LS_ERR_DEVICE, "cuda:0: ");
     close_gpu(&g);
     return 0;
@@ -925,6 +967,7 @@ int main(int argc, char **argv)
     static const fresh_case cases[] = {
         { "count", case_count },
         { "memory", case_memory },
+        { "no pinned memory", case_no_pinned_memory },
         { "copies", case_copies },
         { "refused copies", case_refused_copies },
         { "events", case_events },
@@ -945,11 +988,13 @@ int main(int argc, char **argv)
     fresh_main(argc, argv, cases);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_entry_point_is_one_that_the_toolkit_exports),
+        cmocka_unit_test(test_every_gpu_counts_also_those_that_no_run_can_use),
         cmocka_unit_test(test_a_machine_without_a_driver_is_told_in_words),
         cmocka_unit_test(test_a_library_that_is_no_driver_is_refused_by_the_symbol_it_lacks),
         cmocka_unit_test(test_a_driver_that_is_too_old_is_told_with_both_versions),
         cmocka_unit_test(test_a_driver_without_gpus_and_one_that_fails_say_so),
         cmocka_unit_test(test_memory_is_aligned_counted_and_refused_in_words),
+        cmocka_unit_test(test_memory_that_cannot_be_pinned_is_told_with_limit_and_remedy),
         cmocka_unit_test(test_copies_and_fills_move_what_they_are_told),
         cmocka_unit_test(test_copies_outside_an_allocation_or_of_pageable_memory_are_refused),
         cmocka_unit_test(test_work_after_a_wait_follows_work_before_the_record),

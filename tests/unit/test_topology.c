@@ -76,8 +76,22 @@ static void test_the_largest_world_is_64_and_one_more_is_refused(void **state)
                   "--devices host:99999999999999999999: too many replicas; 64 is the most");
     check_refused("cuda:0*63,1*2", 2, LS_ERR_ARGUMENT,
                   "--devices cuda:0*63,1*2: too many replicas; 64 is the most");
-    assert_int_equal(ls_device_list_resolve("cuda", 100, NONE, &list), LS_OK);
+}
+
+static void test_gpus_that_do_not_fit_a_run_are_not_left_out_in_silence(void **state)
+{
+    (void)state;
+    ls_device_list list;
+    assert_int_equal(ls_device_list_resolve("cuda", 64, NONE, &list), LS_OK);
     assert_int_equal(list.count, LS_WORLD_MAX);
+    check_refused("cuda", 65, LS_ERR_ARGUMENT,
+                  "--devices cuda: 65 usable GPUs, but a run has at most 64 replicas; name those "
+                  "to be used: --devices cuda:K,K,...");
+    assert_int_equal(ls_device_list_resolve("auto", 64, NONE, &list), LS_OK);
+    assert_string_equal(list.reason, "auto: 64 usable GPUs");
+    assert_int_equal(ls_device_list_resolve("auto", 65, NONE, &list), LS_OK);
+    assert_int_equal(list.count, LS_WORLD_MAX);
+    assert_string_equal(list.reason, "auto: the first 64 of 65 usable GPUs; a run has no more");
 }
 
 static void test_a_slip_of_the_pen_is_refused_with_place_and_expectation(void **state)
@@ -259,6 +273,7 @@ int main(void)
         cmocka_unit_test(test_a_list_names_its_devices_in_rank_order),
         cmocka_unit_test(test_a_list_says_why_it_is_what_it_is),
         cmocka_unit_test(test_the_largest_world_is_64_and_one_more_is_refused),
+        cmocka_unit_test(test_gpus_that_do_not_fit_a_run_are_not_left_out_in_silence),
         cmocka_unit_test(test_a_slip_of_the_pen_is_refused_with_place_and_expectation),
         cmocka_unit_test(test_cuda_without_a_usable_gpu_is_an_error_and_never_the_cpu),
         cmocka_unit_test(test_a_text_of_any_length_is_refused_within_the_message),

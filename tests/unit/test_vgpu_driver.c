@@ -57,7 +57,7 @@ static void test_a_setting_that_is_not_understood_is_no_default(void **state)
 {
     (void)state;
     static const char *const bad[] = {
-        "DEVICES=65",          "DEVICES=two",        "CAPABILITY=81",       "P2P=0-0",
+        "DEVICES=73",          "DEVICES=two",        "CAPABILITY=81",       "P2P=0-0",
         "P2P=0-7",             "P2P=most",           "FAIL=cuMemAlloc@1=2", "FAIL=cuInit@0=2",
         "FAIL=cuInit@1",       "LINKS=0>1:broken",   "LINKS=0>1",           "STRICT=2",
         "STICKY=always",       "MEMORY=1T",          "JITTER=-1",           "MEMORY=12 ",
@@ -85,6 +85,16 @@ static int attribute(CUdevice_attribute which, int device)
     int value = -1;
     OK(cu.cuDeviceGetAttribute(&value, which, device));
     return value;
+}
+
+static void test_a_device_calls_itself_what_it_is_told(void **state)
+{
+    (void)state;
+    char name[64];
+    OPEN("DEVICES=1", "NAME=Test GPU");
+    OK(cu.cuDeviceGetName(name, sizeof name, 0));
+    assert_string_equal(name, "Test GPU");
+    close_driver();
 }
 
 static void test_a_device_says_what_it_is(void **state)
@@ -611,6 +621,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_nothing_works_before_initialization_but_version_and_errors),
         cmocka_unit_test(test_a_machine_may_have_no_device),
         cmocka_unit_test(test_a_setting_that_is_not_understood_is_no_default),
+        cmocka_unit_test(test_a_device_calls_itself_what_it_is_told),
         cmocka_unit_test(test_a_device_says_what_it_is),
         cmocka_unit_test(test_every_listed_attribute_has_a_value),
         cmocka_unit_test(test_a_thread_needs_a_context_that_is_retained),

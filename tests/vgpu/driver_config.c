@@ -243,10 +243,12 @@ static bool read_sticky(reader *r, vgpu_config *config)
     return *r->at == '\0' || refuse(r, "the end");
 }
 
-static bool read_trace(reader *r, vgpu_config *config)
+/* All of the value. */
+static bool text(reader *r, const char *name, char *value, size_t value_bytes)
 {
-    if (strlen(r->text) >= sizeof config->trace) return refuse(r, "a shorter path");
-    memcpy(config->trace, r->text, strlen(r->text) + 1);
+    if (!find(r, name)) return true;
+    if (strlen(r->text) >= value_bytes) return refuse(r, "a shorter text");
+    memcpy(value, r->text, strlen(r->text) + 1);
     return true;
 }
 
@@ -254,7 +256,7 @@ static bool read_trace(reader *r, vgpu_config *config)
 static bool check_names(const reader *r)
 {
     static const char *const known[] = {
-        "DEVICES", "VERSION",  "CAPABILITY", "MEMORY", "OTHERS", "PINNED", "SM",
+        "DEVICES", "VERSION",  "CAPABILITY", "MEMORY", "OTHERS", "PINNED", "SM",     "NAME",
         "P2P",     "PARTNERS", "SEED",       "JITTER", "STRICT", "RACES",  "STICKY",
         "BUDGET",  "THREADS",  "TRACE",      "FAIL",   "LINKS",  "LIBRARY", /* of the tests */
     };
@@ -291,6 +293,7 @@ bool vgpu_config_read(vgpu_config *c, char *why, size_t why_bytes)
     for (int d = 0; d < VGPU_MAX_DEVICES; d++) c->capability[d] = 80;
     set_all_access(c, true);
     if (!count(r, "LOCKSTEP_VGPU_DEVICES", 0, VGPU_MAX_DEVICES, &c->devices)) return false;
+    if (!text(r, "LOCKSTEP_VGPU_NAME", c->name, sizeof c->name)) return false;
     if (!count(r, "LOCKSTEP_VGPU_VERSION", 0, 99999, &c->driver_version)) return false;
     if (find(r, "LOCKSTEP_VGPU_CAPABILITY") && !read_capabilities(r, c)) return false;
     if (!bytes(r, "LOCKSTEP_VGPU_MEMORY", &c->memory_bytes)) return false;
@@ -307,7 +310,7 @@ bool vgpu_config_read(vgpu_config *c, char *why, size_t why_bytes)
     if (find(r, "LOCKSTEP_VGPU_STICKY") && !read_sticky(r, c)) return false;
     if (!number(r, "LOCKSTEP_VGPU_BUDGET", 1, UINT64_MAX, &c->instruction_budget)) return false;
     if (!count(r, "LOCKSTEP_VGPU_THREADS", 1, 64, &threads)) return false;
-    if (find(r, "LOCKSTEP_VGPU_TRACE") && !read_trace(r, c)) return false;
+    if (!text(r, "LOCKSTEP_VGPU_TRACE", c->trace, sizeof c->trace)) return false;
     if (find(r, "LOCKSTEP_VGPU_FAIL") && !read_failures(r, c)) return false;
     if (find(r, "LOCKSTEP_VGPU_LINKS") && !read_links(r, c)) return false;
     c->jitter_us = (unsigned)jitter;

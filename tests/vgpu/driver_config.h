@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { VGPU_MAX_DEVICES = 64, VGPU_MAX_FAILURES = 32, VGPU_MAX_LINK_FAULTS = 64 };
+enum { VGPU_MAX_DEVICES = 72, VGPU_MAX_FAILURES = 32, VGPU_MAX_LINK_FAULTS = 64 };
 
 /* A call that is made to fail. */
 typedef struct {
@@ -40,6 +40,7 @@ typedef struct {
 
 typedef struct {
     int devices;
+    char name[64];                    /* of every device; "": "Virtual GPU sm_80" */
     int driver_version;
     int capability[VGPU_MAX_DEVICES]; /* 80 for 8.0 */
     size_t memory_bytes;              /* of each device */

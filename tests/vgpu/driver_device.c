@@ -66,7 +66,8 @@ CUresult cuDeviceGetName(char *name, int bytes, CUdevice device)
     VGPU_BEGIN(vgpu_enter);
     if (name == NULL || bytes <= 0) return vgpu_leave(CUDA_ERROR_INVALID_VALUE);
     if (!is_device(device)) return vgpu_leave(CUDA_ERROR_INVALID_DEVICE);
-    snprintf(name, (size_t)bytes, "Virtual GPU sm_%d", vgpu.config.capability[device]);
+    if (vgpu.config.name[0] != '\0') snprintf(name, (size_t)bytes, "%s", vgpu.config.name);
+    else snprintf(name, (size_t)bytes, "Virtual GPU sm_%d", vgpu.config.capability[device]);
     return vgpu_leave(CUDA_SUCCESS);
 }
 

@@ -2,7 +2,7 @@
 /* driver_memory.c -- device and pinned memory, and who may reach it.
  *
  * Device addresses are not host addresses: device d owns 2^36 bytes from 0x700000000000 + d * 2^36,
- * so that 64 devices end far below where a process has its libraries and maps its pages. The host
+ * so that 72 devices end far below where a process has its libraries and maps its pages. The host
  * reserves them without access, as far as it can, so that a program which dereferences a
  * device pointer stops there. The bytes themselves lie in host memory that only operations know.
  *
