@@ -89,6 +89,20 @@ LS_INLINE float ls_float_of_bits(uint32_t bits)
     return x;
 }
 
+LS_INLINE uint64_t ls_double_bits(double x)
+{
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+LS_INLINE double ls_double_of_bits(uint64_t bits)
+{
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
 /* Neither NaN nor infinite. */
 LS_INLINE int ls_is_finite(float x) { return (ls_float_bits(x) & 0x7f800000u) != 0x7f800000u; }
 
@@ -336,6 +350,52 @@ LS_INLINE float ls_logf(float x)
     const float finite = x < inf ? y : x;      /* +inf and NaN pass */
     const float domain = x < 0.0f ? ls_float_of_bits(0x7fc00000u) : finite;
     return x == 0.0f ? -inf : domain;
+}
+
+/* e^x within 1 ulp, denormal results included; +0 for x < -745.1332, +inf above the range; NaN for
+ * NaN. For the constants of schedules.
+ * As ls_expf: n = x / ln 2 rounded with 1.5 * 2^52; the first part of ln 2 has 32 bits; the first
+ * term of the series left out, r^14 / 14!, is below 5e-18. Both factors of 2^n are normal and so is
+ * the product with the first: a denormal result is rounded by the second only. */
+LS_INLINE double ls_exp(double x)
+{
+    const double shift = 6755399441055744.0;
+    const double t = x * 1.44269504088896340736 + shift;
+    const double n = t - shift;
+    const double r = (x - n * 6.93147180369123816490e-01) - n * 1.90821492927058770002e-10;
+    double p = 1.0;
+    for (int k = 13; k > 2; k--) p = 1.0 + p * r / k;
+    p = 1.0 + (r + 0.5 * (r * r) * p);
+    const uint64_t k = ls_double_bits(t) - ls_double_bits(shift) + 2048;
+    const uint64_t half = k >> 1;
+    const double y = p * ls_double_of_bits((half - 1) << 52)
+                     * ls_double_of_bits((k - half - 1) << 52);
+    const double high = x > 709.782712893383973 ? ls_double_of_bits(0x7ff0000000000000u) : y;
+    return x < -745.1332191019412 ? 0.0 : high;
+}
+
+/* ln x within 0.9 ulp, denormal x included; -inf for 0, NaN below 0 and for NaN, +inf for +inf.
+ * As ls_logf; the first term of the series left out, 2/23 s^23, is below 7e-19 of the first. */
+LS_INLINE double ls_log(double x)
+{
+    const uint64_t one = 0x3ff0000000000000u, root = 0x3fe6a09e667f3bcdu; /* sqrt(1/2) */
+    const double smallest = 2.2250738585072014e-308; /* normal */
+    const double scaled = x < smallest ? x * 18014398509481984.0 : x;
+    const double bias = x < smallest ? 1023.0 + 54.0 : 1023.0;
+    const uint64_t u = ls_double_bits(scaled) + (one - root);
+    const double e = (double)(int32_t)(u >> 52) - bias;
+    const double f = ls_double_of_bits((u & 0x000fffffffffffffu) + root) - 1.0;
+    const double s = f / (2.0 + f);
+    const double z = s * s;
+    double R = 0.0;
+    for (int k = 21; k > 1; k -= 2) R = z * (2.0 / k + R);
+    const double h = 0.5 * f * f;
+    const double y = e * 6.93147180369123816490e-01
+                     - ((h - (s * (h + R) + e * 1.90821492927058770002e-10)) - f);
+    const double inf = ls_double_of_bits(0x7ff0000000000000u);
+    const double finite = x < inf ? y : x; /* +inf and NaN pass */
+    const double domain = x < 0.0 ? ls_double_of_bits(0x7ff8000000000000u) : finite;
+    return x == 0.0 ? -inf : domain;
 }
 
 /* cos x within 2e-16 absolutely, for 0 <= x <= pi (the cosine schedule's half period).

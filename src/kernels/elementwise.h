@@ -65,7 +65,7 @@ typedef struct {
     float *y;
 } ls_dropout_args;
 
-/* -- tensors with tensors ----------------------------------------------------------------------- */
+/* -- tensors with tensors ---------------------------------------------------------------------- */
 
 /* y = a + b, then relu where asked for. y may be a or b. */
 typedef struct {
@@ -121,7 +121,7 @@ typedef struct {
     float *y;
 } ls_widen_args;
 
-/* -- bytes --------------------------------------------------------------------------------------- */
+/* -- bytes ------------------------------------------------------------------------------------- */
 
 /* y[i] = table[i mod channels][x[i]]: pixels as they lie in a data set become the network's
  * numbers. */

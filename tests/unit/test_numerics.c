@@ -245,6 +245,52 @@ static void test_cos_is_right_to_double_precision_over_half_a_period(void **stat
     assert_true(ls_cos(0.0) == 1.0 && ls_cos(pi) == -1.0);
 }
 
+/* |y - exact| in units of the last place of `exact` as a double. */
+static double double_ulps(double y, long double exact)
+{
+    int exponent;
+    (void)frexpl(exact, &exponent);
+    const long double last = ldexpl(1.0L, (exponent < -1021 ? -1021 : exponent) - 53);
+    return (double)(fabsl((long double)y - exact) / last);
+}
+
+static void test_double_exp_is_within_1_ulp_and_ends_where_it_says(void **state)
+{
+    (void)state;
+    const double largest = 709.782712893383973, least = -745.1332191019411;
+    for (double x = least; x <= largest; x += 0.00317) {
+        assert_true(double_ulps(ls_exp(x), expl((long double)x)) < 1.0);
+    }
+    for (double x = 1.0; x > 1e-20; x *= 0.9993) {
+        assert_true(double_ulps(ls_exp(x), expl((long double)x)) < 1.0);
+        assert_true(double_ulps(ls_exp(-x), expl(-(long double)x)) < 1.0);
+    }
+    assert_true(ls_exp(0.0) == 1.0 && ls_exp(-0.0) == 1.0 && ls_exp(5e-324) == 1.0);
+    assert_true(ls_exp(largest) < INFINITY && ls_exp(nextafter(largest, 1e3)) == INFINITY);
+    assert_true(ls_exp(1e300) == INFINITY && ls_exp(INFINITY) == INFINITY);
+    assert_true(ls_exp(least) == 5e-324);
+    assert_true(ls_double_bits(ls_exp(nextafter(least, -1e3))) == 0);
+    assert_true(ls_double_bits(ls_exp(-1e300)) == 0 && ls_double_bits(ls_exp(-INFINITY)) == 0);
+    assert_true(isnan(ls_exp(NAN)));
+}
+
+static void test_double_log_is_within_0_9_ulp_from_denormals_up(void **state)
+{
+    (void)state;
+    for (uint64_t bits = 1; bits < 0x7ff0000000000000u; bits += 0x7ff0000000000000u / 499979) {
+        const double x = ls_double_of_bits(bits);
+        assert_true(double_ulps(ls_log(x), logl((long double)x)) < 0.9);
+    }
+    for (double x = 0.5; x < 2.0; x += 0.00000717) {
+        assert_true(double_ulps(ls_log(x), logl((long double)x)) < 0.9);
+    }
+    assert_true(ls_double_bits(ls_log(1.0)) == 0);
+    assert_true(double_ulps(ls_log(5e-324), logl((long double)5e-324)) < 0.9);
+    assert_true(ls_log(0.0) == -INFINITY && ls_log(-0.0) == -INFINITY);
+    assert_true(ls_log(INFINITY) == INFINITY);
+    assert_true(isnan(ls_log(-1.0)) && isnan(ls_log(-INFINITY)) && isnan(ls_log(NAN)));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -258,6 +304,8 @@ int main(void)
         cmocka_unit_test(test_slots_below_2_to_the_minus_100_become_plus_zero),
         cmocka_unit_test(test_exp_is_within_1_1_ulp_and_ends_where_it_says),
         cmocka_unit_test(test_log_is_within_0_87_ulp_from_denormals_up),
+        cmocka_unit_test(test_double_exp_is_within_1_ulp_and_ends_where_it_says),
+        cmocka_unit_test(test_double_log_is_within_0_9_ulp_from_denormals_up),
         cmocka_unit_test(test_cos_is_right_to_double_precision_over_half_a_period),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
