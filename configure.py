@@ -26,8 +26,8 @@ SOURCES = {
     "": "crc32c nearest page pool sha256 status thread wait",
     "device": "device host pcie ring_order topology",
     "kernels": "fold kernels",
-    "kernels/reference": ("activation arena batch_sum conv dropout gemm loss pool shard_sums "
-                          "table whole"),
+    "kernels/reference": ("activation arena batch_sum batchnorm conv dropout gemm loss pool "
+                          "shard_sums table whole"),
     "collectives": ("all_reduce bucket comm comm_create gather ledger link reduce_direct "
                     "reduce_ring rendezvous ring ring_describe tree"),
     "io": ("checkpoint checkpoint_header csv data_file dataset dataset_cifar10 dataset_csv "
@@ -53,7 +53,7 @@ GPU_SOURCES = {
     "cuda": ["device/cuda", "device/cuda_context", "device/cuda_driver", "device/cuda_facts",
              "device/cuda_module", "device/cuda_probe", "device/cuda_probe_child",
              "kernels/cuda/launch", "kernels/cuda/launch_arena", "kernels/cuda/launch_batch",
-             "kernels/cuda/launch_product"],
+             "kernels/cuda/launch_batchnorm", "kernels/cuda/launch_product"],
     "absent": ["device/cuda_absent", "kernels/cuda_absent"],
 }
 # Device code: src/<name>.cu. The ops' kernels, and the link probe's.

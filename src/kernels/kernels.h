@@ -286,7 +286,8 @@ typedef struct {
     X(update)                                                                                     \
     X(digest)                                                                                     \
     X(nonfinite)                                                                                  \
-    X(merge)
+    X(merge)                                                                                      \
+    LS_BATCHNORM_KERNELS(X)
 
 #define LS_DECLARE_OP(op)                                                                         \
     typedef ls_status ls_##op##_fn(ls_stream *stream, const ls_##op##_args *args);                \

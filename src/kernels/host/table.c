@@ -31,4 +31,10 @@ const ls_kernels LS_HOST(kernels) = {
     .digest = LS_HOST(digest),
     .nonfinite = LS_HOST(nonfinite),
     .merge = LS_HOST(merge),
+    .batchnorm_statistics = ls_batchnorm_statistics_reference,
+    .batchnorm_merge = ls_batchnorm_merge_reference,
+    .batchnorm = ls_batchnorm_reference,
+    .batchnorm_gradient_sums = ls_batchnorm_gradient_sums_reference,
+    .batchnorm_merge_sums = ls_batchnorm_merge_sums_reference,
+    .batchnorm_gradient = ls_batchnorm_gradient_reference,
 };
