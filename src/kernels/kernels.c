@@ -273,6 +273,19 @@ ls_status ls_dropout(ls_stream *stream, const ls_dropout_args *args)
     return enqueued(stream, kernels_of(stream)->dropout(stream, args));
 }
 
+ls_status ls_decode(ls_stream *stream, const ls_decode_args *args)
+{
+    if (args->channels == 0 || args->count % args->channels != 0) {
+        return ls_fail(LS_ERR_ARGUMENT, "decode: %zu elements of %zu channels: want at least one "
+                       "channel, and whole pixels",
+                       args->count, args->channels);
+    }
+    CHECK_POINTER("decode", args->count > 0, x);
+    CHECK_POINTER("decode", args->count > 0, table);
+    CHECK_POINTER("decode", args->count > 0, y);
+    return enqueued(stream, kernels_of(stream)->decode(stream, args));
+}
+
 /* -- losses ------------------------------------------------------------------------------------ */
 
 ls_status ls_softmax_loss(ls_stream *stream, const ls_softmax_loss_args *args)

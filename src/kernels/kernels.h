@@ -278,6 +278,7 @@ typedef struct {
     X(relu)                                                                                       \
     X(relu_gradient)                                                                              \
     X(dropout)                                                                                    \
+    X(decode)                                                                                     \
     X(softmax_loss)                                                                               \
     X(squared_loss)                                                                               \
     X(shard_sums)                                                                                 \

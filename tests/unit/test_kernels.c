@@ -125,6 +125,7 @@ static void test_nothing_to_do_needs_no_memory(void **state)
                      LS_OK);
     assert_int_equal(ls_dropout(&stream, &(ls_dropout_args){ .samples = 5, .elements = 0 }),
                      LS_OK);
+    assert_int_equal(ls_decode(&stream, &(ls_decode_args){ .channels = 3 }), LS_OK);
     assert_int_equal(ls_softmax_loss(&stream, &(ls_softmax_loss_args){ .classes = 3 }), LS_OK);
     assert_int_equal(ls_squared_loss(&stream, &(ls_squared_loss_args){ .outputs = 3 }), LS_OK);
     assert_int_equal(ls_shard_sums(&stream, &(ls_shard_sums_args){ .fold = &empty }), LS_OK);

@@ -29,7 +29,7 @@ static const char *const kernels[] = {
     "ls_weight_gradient_few", "ls_weight_gradient_many", "ls_weight_gradient_fold",
     "ls_batch_sum", "ls_batch_fold", "ls_shard_sums",
     "ls_max_pool", "ls_max_pool_gradient",
-    "ls_relu", "ls_relu_gradient", "ls_dropout",
+    "ls_relu", "ls_relu_gradient", "ls_dropout", "ls_decode",
     "ls_softmax_loss", "ls_squared_loss",
     "ls_gradient_finish", "ls_weight_sums", "ls_update", "ls_arena_fold",
     "ls_digest", "ls_nonfinite", "ls_fold_words", "ls_merge_shallow", "ls_merge_deep",
@@ -132,6 +132,22 @@ ls_status ls_dropout_cuda(ls_stream *stream, const ls_dropout_args *a)
     };
     const size_t rows = a->samples < GRID_Y_MAX ? a->samples : GRID_Y_MAX;
     return LS_CUDA_ENQUEUE(stream, "ls_dropout", ls_ceil_div(quads, LS_CUDA_THREADS), rows,
+                           LS_CUDA_THREADS, p);
+}
+
+ls_status ls_decode_cuda(ls_stream *stream, const ls_decode_args *a)
+{
+    LS_TRY(ls_cuda_fits("decode", "elements", a->count));
+    LS_TRY(ls_cuda_fits("decode", "entries of tables", a->channels * 256));
+    const ls_cuda_decode p = {
+        .count = (uint32_t)a->count,
+        .vector = (uintptr_t)a->x % 4 == 0 && ls_cuda_moves_quads(a->y, 0),
+        .by_channels = ls_cuda_divisor_of(a->channels),
+        .x = a->x,
+        .table = a->table,
+        .y = a->y,
+    };
+    return LS_CUDA_ENQUEUE(stream, "ls_decode", ls_ceil_div(a->count, 4 * LS_CUDA_THREADS), 1,
                            LS_CUDA_THREADS, p);
 }
 

@@ -166,6 +166,16 @@ typedef struct {
     float *to;
 } ls_cuda_relu;
 
+/* `vector`: x is 4-byte aligned, y 16-byte aligned. */
+typedef struct {
+    uint32_t count;
+    int32_t vector;
+    ls_cuda_divisor by_channels;
+    const uint8_t *x;
+    const float *table; /* [channels, 256] */
+    float *y;
+} ls_cuda_decode;
+
 /* A thread draws the four words of a quad of a sample. */
 typedef struct {
     uint32_t samples, quads; /* quads: of a sample, its last one maybe short */

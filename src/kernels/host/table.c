@@ -22,6 +22,7 @@ const ls_kernels LS_HOST(kernels) = {
     .relu = LS_HOST(relu),
     .relu_gradient = LS_HOST(relu_gradient),
     .dropout = LS_HOST(dropout),
+    .decode = LS_HOST(decode),
     .softmax_loss = LS_HOST(softmax_loss),
     .squared_loss = LS_HOST(squared_loss),
     .shard_sums = ls_shard_sums_reference,
