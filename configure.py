@@ -58,7 +58,8 @@ GPU_SOURCES = {
 }
 # Device code: src/<name>.cu. The ops' kernels, and the link probe's.
 CUDA_KERNELS = [f"kernels/cuda/{name}" for name in (
-    "activation arena batch_sum conv decode gemm loss pool shard_sums weight_gradient whole").split()]
+    "activation arena batch_sum conv decode gemm loss pool shard_sums weight_gradient "
+    "whole").split()]
 CUDA_PROBE = "device/probe"
 # What src/embed.S includes.
 EMBEDDED = [
