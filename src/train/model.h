@@ -5,8 +5,9 @@
  * [from name ...]`, # comments. Errors name file, line and column, what was found and what was
  * expected; an unknown op or key is answered with the nearest known one.
  *
- * model_parse.c reads the text, model_init.c infers shapes and places parameters, model_describe.c
- * prints, builtin.c holds the models that are part of the binary.
+ * model_parse.c reads the text (with model_words.c, model_ops.c, model_options.c), model_init.c
+ * makes the model of it (with model_shapes.c, model_parameters.c), model_describe.c prints,
+ * builtin.c holds the models that are part of the binary.
  *
  * Parameters live in one arena. Its order is the reverse of the layers, so that the backward pass
  * completes gradients from the front; every tensor starts at a multiple of 32 floats, the padding
@@ -61,7 +62,7 @@ typedef struct {
     int line;                 /* of the text, 1-based */
     int ordinal;              /* place in the model file, input 0: addresses random numbers */
     int input_count;          /* 0 for input; 2 or more for add, multiply, concat; else 1 */
-    int input[LS_LAYER_INPUTS_MAX]; /* the layers that feed this one, all above it */
+    int input[LS_LAYER_INPUTS_MAX]; /* the layers that feed this one, all above it, different */
     ls_shape in, out;         /* in: of the first input */
     bool relu;                /* conv, dense, batchnorm, add: relu in the same pass */
     bool has_bias;            /* conv, dense */
@@ -76,6 +77,8 @@ typedef struct {
     int kernel, bias;         /* conv, dense: index into parameter[], or -1 */
     int gamma, beta;          /* batchnorm: index into parameter[], or -1 */
     int mean, variance;       /* batchnorm: index into statistic[], or -1 */
+    bool is_used;             /* the loss depends on it; else nobody need compute it, and its
+                                 parameters stay as they are */
 } ls_layer;
 
 /* UNIFORM: docs/numerics.md 7; NORMAL: truncated at two deviations, as Keras'. */
@@ -121,6 +124,7 @@ LS_MUST_USE ls_status ls_model_text(const char *name_or_path, char **text);
 
 /* Parse and infer shapes. `data` (NULL: none at hand) gives `input auto`, a last `dense auto` and
  * `loss auto` what they stand for, and is checked against the input, the outputs and the loss.
+ * Without data `auto:SIZE` stands for SIZE.
  * Errors: ARGUMENT (with file, line, column), MEMORY. */
 LS_MUST_USE ls_status ls_model_init(ls_model *model, const char *name, const char *text,
                                     const ls_dataset_info *data);

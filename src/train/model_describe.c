@@ -13,6 +13,7 @@
 
 #include "page.h"
 #include "train/model.h"
+#include "train/model_parse.h"
 #include "unit.h"
 
 /* Multiply-adds of one sample in one layer. */
@@ -94,7 +95,7 @@ static void print_layers(FILE *out, const ls_model *model)
         fprintf(out, "%-16s %-32s %-14s %13s %13s\n", layer->name, op,
                 ls_shape_text(layer->out, shape), parameters, macs);
     }
-    fprintf(out, "loss: %s\n", model->loss == LS_LOSS_MSE ? "mse" : "softmax-crossentropy");
+    fprintf(out, "loss: %s\n", ls_model_loss_name(model->loss));
 }
 
 /* Floats per sample that a replica keeps: outputs, and the two gradients that pass back. */
