@@ -70,6 +70,9 @@ EMBEDDED = [
     "src/models/linear.model",
     "src/models/mlp.model",
     "src/models/mnist-mlp.model",
+    "src/models/resnet18.model",
+    "src/models/resnet20.model",
+    "src/models/resnet50.model",
 ]
 
 # -- the virtual GPU: tests/vgpu/<name>.c; driver_* around the interpreter ptx_* -----------------

@@ -22,5 +22,8 @@ ls_embedded_\name\()_end:
     EMBED model_linear, "src/models/linear.model"
     EMBED model_mlp, "src/models/mlp.model"
     EMBED model_mnist_mlp, "src/models/mnist-mlp.model"
+    EMBED model_resnet18, "src/models/resnet18.model"
+    EMBED model_resnet20, "src/models/resnet20.model"
+    EMBED model_resnet50, "src/models/resnet50.model"
 
     .section .note.GNU-stack,"",@progbits

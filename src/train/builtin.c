@@ -14,13 +14,15 @@
 #include "train/model_parse.h"
 
 extern const char ls_embedded_model_cifar10_cnn[], ls_embedded_model_digits_cnn[],
-    ls_embedded_model_linear[], ls_embedded_model_mlp[], ls_embedded_model_mnist_mlp[];
+    ls_embedded_model_linear[], ls_embedded_model_mlp[], ls_embedded_model_mnist_mlp[],
+    ls_embedded_model_resnet18[], ls_embedded_model_resnet20[], ls_embedded_model_resnet50[];
 
 static const char *const names[] = { "digits-cnn", "cifar10-cnn", "mnist-mlp", "mlp", "linear",
-                                     NULL };
+                                     "resnet20", "resnet18", "resnet50", NULL };
 static const char *const texts[] = { ls_embedded_model_digits_cnn, ls_embedded_model_cifar10_cnn,
                                      ls_embedded_model_mnist_mlp, ls_embedded_model_mlp,
-                                     ls_embedded_model_linear };
+                                     ls_embedded_model_linear, ls_embedded_model_resnet20,
+                                     ls_embedded_model_resnet18, ls_embedded_model_resnet50 };
 
 const char *const *ls_model_builtin_names(void) { return names; }
 

@@ -9,7 +9,7 @@
  * each at a multiple of 32 floats; the gaps are zero and no gradient ever reaches them. The moving
  * mean and variance of batch normalisation have an arena of their own, in the order of the file.
  *
- * How a kernel starts is named as in Keras and scaled by its fans: for dense inputs and outputs, for
+ * How a kernel starts is named as in Keras and scaled by its fans: of dense inputs and outputs, of
  * a convolution its window times its channels, and its window times its filters.
  *
  *              variance       uniform in +-         normal, deviation
@@ -19,9 +19,9 @@
  *
  * The divisor is the deviation of a standard normal number that is kept only within +-2, so that
  * what is drawn has the variance [X. Glorot, Y. Bengio, "Understanding the difficulty of training
- * deep feedforward neural networks", AISTATS 2010; K. He and others, "Delving deep into rectifiers",
- * ICCV 2015; Y. LeCun and others, "Efficient backprop", 1998]. All else starts at a constant: biases
- * and beta 0, gamma 1, moving mean 0, moving variance 1.
+ * deep feedforward neural networks", AISTATS 2010; K. He and others, "Delving deep into
+ * rectifiers", ICCV 2015; Y. LeCun and others, "Efficient backprop", 1998]. All else starts at a
+ * constant: biases and beta 0, gamma 1, moving mean 0, moving variance 1.
  *
  * Random numbers are those of docs/numerics.md 7, addressed by layer and element.
  */

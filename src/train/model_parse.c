@@ -305,8 +305,8 @@ ls_status ls_model_parse(const char *name, const char *text, ls_parsed_model *ou
     }
     if (status == LS_OK && !p.is_finished) {
         const ls_model_place end = { .line = line - 1, .column = 1 };
-        status = ls_model_fail(name, end, "found the end of the file, expected %s",
-                               out->layer_count == 0 ? ls_model_find_op("input")->usage : loss_usage);
+        const char *usage = out->layer_count == 0 ? ls_model_find_op("input")->usage : loss_usage;
+        status = ls_model_fail(name, end, "found the end of the file, expected %s", usage);
     }
 done:
     free(copy);

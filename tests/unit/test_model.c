@@ -146,6 +146,58 @@ static void test_every_built_in_model_fits_its_data(void **state)
     assert_null(ls_model_builtin("no-such-model"));
 }
 
+/* Weights that are trained, and all numbers that a checkpoint of weights has, as published:
+ * torchvision's resnet18 and resnet50, the resnet20 of Keras' CIFAR-10 example. */
+static void test_the_residual_networks_have_the_published_numbers_of_weights(void **state)
+{
+    (void)state;
+    const struct {
+        const char *name;
+        size_t trained, all;
+        int layers; /* convolutions and dense layers off the shortcuts: the name's number */
+        double macs;
+    } known[] = { { "resnet20", 273066, 274442, 20, 40.8e6 },
+                  { "resnet18", 11689512, 11689512 + 2 * 4800, 18, 1.814e9 },
+                  { "resnet50", 25557032, 25557032 + 2 * 26560, 50, 4.089e9 } };
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        ls_model m = model_of(ls_model_builtin(known[i].name), NULL);
+        size_t moving = 0;
+        int layers = 0;
+        for (int s = 0; s < m.statistic_count; s++) moving += m.statistic[s].count;
+        for (int l = 0; l < m.layer_count; l++) {
+            const ls_layer *layer = &m.layer[l];
+            const bool is_shortcut = layer->op == LS_OP_CONV && layer->input[0] != l - 1;
+            layers += layer->kernel >= 0 && !is_shortcut;
+            assert_true(layer->is_used);
+        }
+        double forward, step;
+        ls_model_macs(&m, &forward, &step);
+        assert_int_equal(m.parameter_total, known[i].trained);
+        assert_int_equal(m.parameter_total + moving, known[i].all);
+        assert_int_equal(layers, known[i].layers);
+        assert_true(fabs(forward / known[i].macs - 1) < 0.01);
+        ls_model_free(&m);
+    }
+}
+
+static void test_a_residual_network_fits_its_data(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "resnet20", "resnet18", "resnet50" };
+    ls_dataset_info dot = digits; /* an image of one pixel */
+    dot.height = dot.width = 1;
+    const ls_dataset_info *const data[] = { &digits, &cifar, &mnist, &dot };
+    for (int i = 0; i < 3; i++) {
+        for (int d = 0; d < 4; d++) {
+            ls_model m = model_of(ls_model_builtin(names[i]), data[d]);
+            assert_int_equal(m.layer[0].out.height, data[d]->height);
+            assert_int_equal(ls_model_outputs(&m), 10);
+            assert_int_equal(m.layer[m.layer_count - 2].out.height, 1);
+            ls_model_free(&m);
+        }
+    }
+}
+
 static void test_cifar10_cnn_is_the_tutorials(void **state)
 {
     (void)state;
@@ -317,8 +369,34 @@ static const refusal refusals[] = {
     { "input 4\ndense 3\nrelu from dnse1\nloss mse", NULL, "m:3:11: ", "did you mean 'dense1'?" },
     { "input 4\ndense 3\nrelu from\nloss mse", NULL, "m:3:10: ", "the name of a layer" },
     { "input 4\ndense 3\nrelu from dense1 input\nloss mse", NULL, "m:3:18: ", "has one input" },
-    { "input 4\nb = dense 3\nrelu\nrelu from b\nloss mse", NULL, "m:4:11: ", "feeds line 3" },
-    { "input 4\ndense 3\nrelu\nloss mse from dense1", NULL, "m:4:15: ", "feeds line 3" },
+    { "input 4\ndense 3\nrelu\nloss mse from dense1", NULL, "m:4:15: ", "not the last layer" },
+    { "input 4\ndense 3\nadd\nloss mse", NULL, "m:3:4: ", "add has 2 to 8 inputs" },
+    { "input 4\ndense 3\nadd from dense1\nloss mse", NULL, "m:3:16: ", "the second name" },
+    { "input 4\na = dense 3\nb = dense 3\nadd from a b a\nloss mse", NULL, "m:4:14: ",
+      "a second time" },
+    { "input 4\ndense 3\nconcat from dense1 inptu\nloss mse", NULL, "m:3:20: ",
+      "did you mean 'input'?" },
+    { "input 4\nadd relu bias=no from input\nloss mse", NULL, "m:2:10: ", "option of: add" },
+    { "input 1\nbatchnrm\nloss mse", NULL, "m:2:1: ", "did you mean 'batchnorm'?" },
+    { "input 1\nbatchnorm momentun=1\nloss mse", NULL, "m:2:11: ", "did you mean 'momentum='?" },
+    { "input 1\nbatchnorm momentum=1.1\nloss mse", NULL, "m:2:11: ", "0 <= momentum <= 1" },
+    { "input 1\nbatchnorm epsilon=0\nloss mse", NULL, "m:2:11: ", "an epsilon of 1e-37" },
+    { "input 1\nleakyrelu slope=-1\nloss mse", NULL, "m:2:11: ", "a slope of 0 or more" },
+    { "input 1\nrelu slope=1\nloss mse", NULL, "m:2:6: ", "option of: relu" },
+    { "input 1\ndense 1 init=he\nloss mse", NULL, "m:2:9: ", "init=glorot-uniform|" },
+    { "input 1\ndense 1 init=he-norml\nloss mse", NULL, "m:2:9: ", "did you mean 'he-normal'?" },
+    { "input 1\ndense 1 init=normal:-1\nloss mse", NULL, "m:2:9: ", "a deviation of 0 or more" },
+    { "input 1\ndense 1 init=constant:\nloss mse", NULL, "m:2:9: ", "a number after" },
+    { "input 1\ndense 1 init=constant:1e39\nloss mse", NULL, "m:2:9: ", "a number after" },
+    { "input 9x9x1\nzeropad 1x\nflatten\nloss mse", NULL, "m:2:9: ", "TOP,BOTTOM,LEFT,RIGHT" },
+    { "input 9x9x1\nzeropad 1,2,3\nflatten\nloss mse", NULL, "m:2:9: ", "found '1,2,3'" },
+    { "input 9x9x1\nconv 2 3x3 pad=sam\nflatten\nloss mse", NULL, "m:2:12: ",
+      "did you mean 'same'?" },
+    { "input 9x9x1\nconv 2 3x2 pad=2\nflatten\nloss mse", NULL, "m:2:1: ",
+      "less than the window" },
+    { "input 4\ndense 3\nloss mse smoothing=0.1", NULL, "m:3:10: ", "the loss is mse" },
+    { "input 4\ndense 3\nloss softmax-crossentropy smoothing=1.01", NULL, "m:3:27: ",
+      "0 <= smoothing <= 1" },
     { "input 4\ndense 3 \x01\nloss mse", NULL, "m:2:9: ", "control character 0x01" },
     { "input 4\ndense 3 # gr\xfc\xdf\nloss mse", NULL, "m:2:13: ", "found byte 0xfc" },
     { "input 4\ndense 3 relu relu\nloss mse", NULL, "m:2:14: ", "said relu before" },
@@ -346,6 +424,16 @@ static const refusal refusals[] = {
     { "input 8x8x1\ndense 3\nloss mse", NULL, "m:2:1: ", "add flatten" },
     { "input 8x8x1\nconv 3 3x3\nloss mse", NULL, "m:3:6: ", "add flatten" },
     { "input 8\nrelu\nloss mse", NULL, "m:3:6: ", "no layer of this model has weights" },
+    { "input 8\ndense 3\nrelu from input\nloss mse", NULL, "m:4:6: ", "no layer of this model" },
+    { "input 8x8x2\na = conv 2 3x3\nb = conv 2 2x2\nadd from a b\nflatten\nloss mse", NULL,
+      "m:4:12: ", "'a' is 6x6x2, 'b' is 5x5x2: add needs inputs of equal shapes" },
+    { "input 8x8x2\na = conv 3 3x3\nmultiply from a conv1\nflatten\nloss mse", NULL, "m:3:17: ",
+      "no layer above is called 'conv1'" },
+    { "input 4\na = dense 3\nb = dense 4\nmultiply from a b\nloss mse", NULL, "m:4:17: ",
+      "'a' is 3, 'b' is 4: multiply needs inputs of equal shapes" },
+    { "input 8x8x2\na = conv 3 3x3\nb = conv 2 2x2 from input\nconcat from a b\nflatten\n"
+      "loss mse", NULL, "m:4:15: ",
+      "'a' is 6x6x3, 'b' is 7x7x2: concat needs inputs of equal height and width" },
     /* auto */
     { "input auto\ndense 3\nloss mse", NULL, "m:1:7: ", "say --data" },
     { "input 4\ndense auto\nloss mse", NULL, "m:2:7: ", "say --data" },
@@ -356,6 +444,10 @@ static const refusal refusals[] = {
     { "input 4x16x1\nflatten\ndense 10\nloss auto", &digits, "m:1:7: ", "the data is 8x8x1" },
     { "input auto\nflatten\ndense 9\nloss auto", &digits, "m:3:1: ", "the data have 10 classes" },
     { "input auto\nflatten\ndense 10\nloss mse", &digits, "m:4:6: ", "softmax-crossentropy" },
+    { "input auto\nflatten\ndense 10\nloss mae", &digits, "m:4:6: ", "mae needs target numbers" },
+    { "input auto\nflatten\ndense 1\nloss sigmoid-crossentropy", &digits, "m:3:1: ",
+      "the data have 10 classes" },
+    { "input auto\ndense auto\nloss auto smoothing=0", &diabetes, "m:3:11: ", "the loss is mse" },
     { "input auto\ndense 1\nloss softmax-crossentropy", &diabetes, "m:3:6: ", "loss mse" },
     { "input auto\ndense 2\nloss mse", &diabetes, "m:2:1: ", "1 target numbers" },
 };
@@ -473,6 +565,8 @@ int main(void)
         cmocka_unit_test(test_same_padding_is_that_of_the_tensorflow_guide),
         cmocka_unit_test(test_a_pool_strides_by_its_window_unless_told),
         cmocka_unit_test(test_every_built_in_model_fits_its_data),
+        cmocka_unit_test(test_the_residual_networks_have_the_published_numbers_of_weights),
+        cmocka_unit_test(test_a_residual_network_fits_its_data),
         cmocka_unit_test(test_cifar10_cnn_is_the_tutorials),
         cmocka_unit_test(test_text_without_auto_can_be_read_without_the_data),
         cmocka_unit_test(test_the_arena_holds_the_last_layer_first),
