@@ -300,6 +300,7 @@ static ls_status open_with(ls_dataset *dataset, const ls_dataset_format *format)
     LS_TRY(finish_parts(dataset));
     const bool u8_image = dataset->info.is_image && dataset->store != LS_STORE_F32 &&
                           dataset->store != LS_STORE_F64;
+    dataset->info.element = u8_image ? LS_ELEMENT_U8 : LS_ELEMENT_F32;
     LS_TRY(ls_dataset_init_scale(dataset, u8_image ? 255 : format->divisor));
     identify(dataset);
     return LS_OK;

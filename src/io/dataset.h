@@ -38,9 +38,14 @@ typedef enum { LS_TASK_CLASSIFY, LS_TASK_REGRESS } ls_task;
 typedef enum { LS_PART_TRAIN, LS_PART_TEST } ls_part;
 enum { LS_PART_COUNT = 2 };
 
+/* How a sample travels to a device: as scaled floats, or (images that are stored as bytes) as the
+ * bytes themselves, a quarter of that, which become floats there by ls_dataset_table. */
+typedef enum { LS_ELEMENT_F32, LS_ELEMENT_U8 } ls_element;
+
 typedef struct {
     bool is_image;                   /* false: `channels` numbers in a row, height = width = 1 */
-    size_t height, width, channels;  /* a sample is [height, width, channels] f32 */
+    size_t height, width, channels;  /* a sample is [height, width, channels] */
+    ls_element element;
     ls_task task;
     size_t classes;                  /* CLASSIFY: labels are 0 .. classes-1 */
     size_t outputs;                  /* REGRESS: numbers per target */
@@ -71,6 +76,14 @@ const char *ls_dataset_warnings(const ls_dataset *dataset);
 
 /* Sample `index` of `part`, scaled, into x[height * width * channels]. */
 void ls_dataset_read(const ls_dataset *dataset, ls_part part, size_t index, float *x);
+
+/* The same as it travels: bytes as they are stored (U8), or scaled floats (F32). */
+void ls_dataset_read_raw(const ls_dataset *dataset, ls_part part, size_t index, void *x);
+size_t ls_dataset_raw_bytes(const ls_dataset_info *info); /* of a sample. Pure. */
+
+/* U8: [channels, 256] what a byte of a channel becomes when it is scaled; F32: NULL. */
+const float *ls_dataset_table(const ls_dataset *dataset);
+
 /* CLASSIFY: its label. */
 int32_t ls_dataset_label(const ls_dataset *dataset, ls_part part, size_t index);
 /* REGRESS: its targets, into y[outputs]. */

@@ -194,33 +194,50 @@ void ls_scale_name(const ls_scale *scale, char *text, size_t bytes)
 
 /* -- reading --------------------------------------------------------------------------------- */
 
+/* The bytes of a u8 sample, [pixels, C]. */
+static void read_bytes(const ls_dataset *dataset, const unsigned char *from, unsigned char *x)
+{
+    const size_t C = dataset->info.channels;
+    const size_t pixels = dataset->info.height * dataset->info.width;
+    if (dataset->store == LS_STORE_U8) {
+        memcpy(x, from, pixels * C);
+        return;
+    }
+    for (size_t c = 0; c < C; c++) {
+        for (size_t p = 0; p < pixels; p++) x[p * C + c] = from[c * pixels + p];
+    }
+}
+
 void ls_dataset_read(const ls_dataset *dataset, ls_part part, size_t index, float *x)
 {
     const unsigned char *from = ls_dataset_sample(dataset, part, index);
     const ls_scale *scale = &dataset->scale;
     const size_t C = dataset->info.channels;
     const size_t pixels = dataset->info.height * dataset->info.width;
-    switch (dataset->store) {
-    case LS_STORE_U8:
-        for (size_t p = 0; p < pixels; p++) {
-            for (size_t c = 0; c < C; c++) x[p * C + c] = scale->table[c * 256 + from[p * C + c]];
-        }
-        break;
-    case LS_STORE_U8_PLANES:
+    for (size_t p = 0; p < pixels; p++) {
         for (size_t c = 0; c < C; c++) {
-            for (size_t p = 0; p < pixels; p++) {
-                x[p * C + c] = scale->table[c * 256 + from[c * pixels + p]];
-            }
+            const float v = stored_at(dataset->store, from, p, pixels, c, C);
+            x[p * C + c] = scale->table ? scale->table[c * 256 + (size_t)v] : scaled(scale, v, c);
         }
-        break;
-    case LS_STORE_F32:
-    case LS_STORE_F64:
-        for (size_t p = 0; p < pixels; p++) {
-            for (size_t c = 0; c < C; c++) {
-                const float v = stored_at(dataset->store, from, p, pixels, c, C);
-                x[p * C + c] = scaled(scale, v, c);
-            }
-        }
-        break;
     }
+}
+
+size_t ls_dataset_raw_bytes(const ls_dataset_info *info)
+{
+    const size_t elements = info->height * info->width * info->channels;
+    return info->element == LS_ELEMENT_U8 ? elements : elements * sizeof(float);
+}
+
+void ls_dataset_read_raw(const ls_dataset *dataset, ls_part part, size_t index, void *x)
+{
+    if (dataset->info.element == LS_ELEMENT_U8) {
+        read_bytes(dataset, ls_dataset_sample(dataset, part, index), x);
+    } else {
+        ls_dataset_read(dataset, part, index, x);
+    }
+}
+
+const float *ls_dataset_table(const ls_dataset *dataset)
+{
+    return dataset->info.element == LS_ELEMENT_U8 ? dataset->scale.table : NULL;
 }

@@ -80,11 +80,6 @@ static size_t round_up(size_t bytes)
     return (bytes + SLOT_ALIGNMENT - 1) / SLOT_ALIGNMENT * SLOT_ALIGNMENT;
 }
 
-static size_t sample_elements(const ls_dataset_info *info)
-{
-    return info->height * info->width * info->channels;
-}
-
 /* Samples of a global batch of `samples` that `rank` owns. */
 static size_t rank_samples(const ls_pipeline_config *config, int rank, size_t samples)
 {
@@ -113,7 +108,7 @@ static slot_layout layout_of(const ls_pipeline_config *config, int rank)
     const size_t answer = info->task == LS_TASK_CLASSIFY ? sizeof(int32_t)
                                                          : info->outputs * sizeof(float);
     slot_layout at = { .x = 0 };
-    at.answer = round_up(capacity * sample_elements(info) * sizeof(float));
+    at.answer = round_up(capacity * ls_dataset_raw_bytes(info));
     at.index = at.answer + round_up(capacity * answer);
     at.bytes = at.index + round_up(capacity * sizeof(uint32_t));
     if (at.bytes == 0) at.bytes = SLOT_ALIGNMENT; /* a rank without samples has slots too */
@@ -140,7 +135,7 @@ static size_t turn_step(const ls_pipeline *p, uint64_t turn)
 
 /* The arrays of the slot that holds `turn`. */
 typedef struct {
-    float *x;        /* [capacity, height * width * channels] */
+    char *x;         /* [capacity, ls_dataset_raw_bytes] */
     int32_t *label;  /* [capacity] CLASSIFY, else NULL */
     float *target;   /* [capacity, outputs] REGRESS, else NULL */
     uint32_t *index; /* [capacity] */
@@ -172,7 +167,7 @@ static size_t turn_samples(const ls_pipeline *p, uint64_t turn)
 static void fill_row(const ls_dataset *dataset, const slot_arrays *slot, size_t row, uint32_t index)
 {
     const ls_dataset_info *info = ls_dataset_describe(dataset);
-    ls_dataset_read(dataset, LS_PART_TRAIN, index, slot->x + row * sample_elements(info));
+    ls_dataset_read_raw(dataset, LS_PART_TRAIN, index, slot->x + row * ls_dataset_raw_bytes(info));
     slot->index[row] = index;
     if (slot->label) {
         slot->label[row] = ls_dataset_label(dataset, LS_PART_TRAIN, index);

@@ -34,7 +34,7 @@ typedef struct {
     size_t step;              /* of the epoch, 0-based */
     size_t batch_samples;     /* of the global batch, over all ranks */
     size_t samples;           /* of this rank */
-    const float *x;           /* [samples, height * width * channels] */
+    const void *x;            /* [samples, ls_dataset_raw_bytes] as ls_dataset_read_raw gives them */
     const int32_t *label;     /* [samples] CLASSIFY, else NULL */
     const float *target;      /* [samples, outputs] REGRESS, else NULL */
     const uint32_t *index;    /* [samples] the sample's index in the training part */

@@ -79,7 +79,8 @@ static ls_status open_replicas(applied *a, int threads, double timeout_s)
     const int world_size = a->list.count;
     const int per_rank = ls_replica_threads(threads, world_size);
     a->replica_config = (ls_replica_config){
-        .model = &a->model, .data = ls_dataset_describe(a->dataset), .world_size = world_size,
+        .model = &a->model, .data = ls_dataset_describe(a->dataset),
+        .table = ls_dataset_table(a->dataset), .world_size = world_size,
         .shard_count = world_size, .accumulate = 1, .global_batch = 0,
         .capacity_min = EVALUATION_ROWS, .l1 = a->saved.config.l1, .l2 = a->saved.config.l2,
         .training = false,

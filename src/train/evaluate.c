@@ -36,14 +36,13 @@ ls_status ls_evaluation_staging_init(ls_evaluation_staging *staging, const ls_re
 {
     const ls_model *model = replica->config->model;
     const size_t rows = replica->capacity;
-    const size_t sample = ls_shape_floats(model->layer[0].out);
+    const size_t samples_bytes = rows * ls_dataset_raw_bytes(replica->config->data);
     const size_t outputs = ls_model_outputs(model), targets = replica->config->data->outputs;
-    const size_t words = rows * (sample + targets + outputs + 5);
+    const size_t words = rows * (targets + outputs + 5);
     staging->device = replica->device;
-    LS_TRY(ls_pinned_alloc(replica->device, words * sizeof(float), &staging->memory));
+    LS_TRY(ls_pinned_alloc(replica->device, words * sizeof(float) + samples_bytes,
+                           &staging->memory));
     float *next = staging->memory;
-    staging->x = next;
-    next += rows * sample;
     staging->target = next;
     next += rows * targets;
     staging->rows = next;
@@ -55,6 +54,7 @@ ls_status ls_evaluation_staging_init(ls_evaluation_staging *staging, const ls_re
     staging->label = (int32_t *)next;
     staging->correct = staging->label + rows;
     staging->index = (uint32_t *)(staging->correct + rows);
+    staging->x = (char *)(staging->index + rows);
     return LS_OK;
 }
 
@@ -69,10 +69,10 @@ static ls_status load_chunk(const ls_evaluation_job *job, ls_replica *r,
                             ls_evaluation_staging *staging, size_t begin, size_t count)
 {
     const ls_dataset_info *data = ls_dataset_describe(job->dataset);
-    const size_t sample = ls_shape_floats(r->config->model->layer[0].out);
+    const size_t sample_bytes = ls_dataset_raw_bytes(data);
     const bool classify = data->task == LS_TASK_CLASSIFY;
     for (size_t i = 0; i < count; i++) {
-        ls_dataset_read(job->dataset, job->part, begin + i, staging->x + i * sample);
+        ls_dataset_read_raw(job->dataset, job->part, begin + i, staging->x + i * sample_bytes);
         staging->index[i] = (uint32_t)(begin + i);
         if (classify)
             staging->label[i] = ls_dataset_label(job->dataset, job->part, begin + i);
@@ -80,7 +80,8 @@ static ls_status load_chunk(const ls_evaluation_job *job, ls_replica *r,
             ls_dataset_target(job->dataset, job->part, begin + i,
                               staging->target + i * data->outputs);
     }
-    LS_TRY(ls_copy_to_device(&r->compute, r->x, staging->x, count * sample * sizeof(float)));
+    LS_TRY(ls_copy_to_device(&r->compute, ls_replica_samples(r), staging->x,
+                             count * sample_bytes));
     LS_TRY(ls_copy_to_device(&r->compute, r->index, staging->index, count * sizeof(uint32_t)));
     if (classify)
         return ls_copy_to_device(&r->compute, r->label, staging->label, count * sizeof(int32_t));
@@ -125,7 +126,8 @@ ls_status ls_evaluation_run(const ls_evaluation_job *job, ls_replica *replica,
     for (size_t begin = rank * job->count / ranks; begin < end;) {
         const size_t count = min_size(end - begin, replica->capacity);
         LS_TRY(load_chunk(job, replica, staging, begin, count));
-        const ls_pass_input input = { .samples = count, .x = replica->x,
+        const ls_pass_input input = { .samples = count, .bytes = replica->bytes,
+                                      .x = replica->x,
                                       .label = classify ? replica->label : NULL,
                                       .target = classify ? NULL : replica->target,
                                       .index = replica->index };

@@ -37,7 +37,7 @@ void ls_evaluation_job_free(ls_evaluation_job *job); /* accepts all-zero */
 typedef struct {
     ls_device *device;
     void *memory; /* owned, pinned */
-    float *x;
+    char *x;      /* as ls_dataset_read_raw gives them */
     int32_t *label;
     float *target;
     uint32_t *index;

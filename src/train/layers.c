@@ -81,6 +81,7 @@ ls_status ls_replica_forward(ls_replica *replica, const ls_pass_input *input, bo
     ls_replica *r = replica;
     const ls_model *model = r->config->model;
     const size_t samples = input->samples;
+    LS_TRY(ls_replica_decode(r, input));
     for (int l = 0; l < model->layer_count; l++) {
         const ls_layer *layer = &model->layer[l];
         const float *x = layer->input_count == 0 ? input->x : r->view[layer->input[0]];

@@ -150,6 +150,7 @@ ls_status ls_machine_open(ls_run *run, const ls_progress *start)
     run->replica_config = (ls_replica_config){
         .model = &run->model,
         .data = ls_dataset_describe(run->dataset),
+        .table = ls_dataset_table(run->dataset),
         .world_size = run->world_size,
         .shard_count = config->shards,
         .accumulate = config->accumulate,

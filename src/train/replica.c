@@ -106,12 +106,19 @@ static size_t largest_activation(const ls_model *model)
     return most;
 }
 
+static size_t table_floats(const ls_replica_config *config) { return config->data->channels * 256; }
+
 static void layout_samples(ls_replica *r, const ls_replica_config *config, int rank, carver *c)
 {
     const size_t rows = batch_capacity(config, rank), pass = pass_capacity(config, rank);
     const ls_model *model = config->model;
     const size_t outputs = ls_model_outputs(model);
-    r->x = carve(c, rows * ls_shape_floats(model->layer[0].out) * sizeof(float));
+    const size_t sample = ls_shape_floats(model->layer[0].out);
+    if (config->table) {
+        r->bytes = carve(c, rows * sample);
+        r->table = carve(c, table_floats(config) * sizeof(float));
+    }
+    r->x = carve(c, (config->table ? pass : rows) * sample * sizeof(float));
     r->label = carve(c, rows * sizeof(int32_t));
     r->target = carve(c, rows * config->data->outputs * sizeof(float));
     r->index = carve(c, rows * sizeof(uint32_t));
@@ -247,6 +254,9 @@ ls_status ls_replica_init(ls_replica *replica, const ls_replica_config *config, 
                                    .device = r->table_device };
     LS_TRY(clear(r, pieces));
     LS_TRY(store(r, r->table_device, r->table_host, table, NULL, "setting up a replica"));
+    if (config->table)
+        LS_TRY(store(r, r->table, config->table, table_floats(config) * sizeof(float), NULL,
+                     "setting up a replica"));
     return ls_stream_drain(&r->compute, NULL, "setting up a replica");
 }
 
@@ -280,15 +290,32 @@ ls_status ls_replica_fetch(ls_replica *replica, float *to_host, const float *fro
     return fetch(replica, to_host, from, bytes, group, "fetching an arena");
 }
 
+void *ls_replica_samples(const ls_replica *replica)
+{
+    return replica->bytes ? (void *)replica->bytes : (void *)replica->x;
+}
+
+ls_status ls_replica_decode(ls_replica *replica, const ls_pass_input *input)
+{
+    const ls_replica_config *config = replica->config;
+    if (!input->bytes) return LS_OK;
+    return ls_decode(&replica->compute, &(ls_decode_args){
+        .count = input->samples * ls_shape_floats(config->model->layer[0].out),
+        .channels = config->data->channels,
+        .x = input->bytes,
+        .table = replica->table,
+        .y = input->x });
+}
+
 ls_status ls_replica_load(ls_replica *replica, const ls_batch *batch)
 {
     ls_replica *r = replica;
     const ls_replica_config *config = r->config;
     const size_t n = batch->samples;
-    const size_t sample = ls_shape_floats(config->model->layer[0].out);
+    const size_t sample_bytes = ls_dataset_raw_bytes(config->data);
     ls_fold_plan_init(&r->plan, config->shard_count, config->world_size, r->rank,
                       config->accumulate, batch->batch_samples);
-    LS_TRY(ls_copy_to_device(&r->compute, r->x, batch->x, n * sample * sizeof(float)));
+    LS_TRY(ls_copy_to_device(&r->compute, ls_replica_samples(r), batch->x, n * sample_bytes));
     LS_TRY(ls_copy_to_device(&r->compute, r->index, batch->index, n * sizeof(uint32_t)));
     if (batch->label)
         LS_TRY(ls_copy_to_device(&r->compute, r->label, batch->label, n * sizeof(int32_t)));
@@ -306,9 +333,11 @@ ls_pass_input ls_replica_pass(const ls_replica *replica, int pass, uint32_t epoc
     size_t first = 0; /* rows of the passes before */
     for (int p = 0; p < pass; p++) first += r->plan.pass[p].sample[r->plan.pass[p].leaf_count];
     const bool classify = data->task == LS_TASK_CLASSIFY;
+    const size_t sample = ls_shape_floats(r->config->model->layer[0].out);
     return (ls_pass_input){
         .samples = fold->sample[fold->leaf_count],
-        .x = r->x + first * ls_shape_floats(r->config->model->layer[0].out),
+        .bytes = r->bytes ? r->bytes + first * sample : NULL,
+        .x = r->bytes ? r->x : r->x + first * sample,
         .label = classify ? r->label + first : NULL,
         .target = classify ? NULL : r->target + first * data->outputs,
         .index = r->index + first,

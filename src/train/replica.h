@@ -33,6 +33,7 @@ enum { LS_SLOT_MAX = 2 }; /* arenas of optimizer state: momentum 1, adam 2 */
 typedef struct {
     const ls_model *model;
     const ls_dataset_info *data;
+    const float *table;   /* ls_dataset_table: borrowed, host memory; NULL where data are f32 */
     int world_size, shard_count, accumulate;
     size_t global_batch;
     size_t capacity_min;  /* rows that evaluation wants at least; 0: none */
@@ -45,7 +46,8 @@ typedef struct {
 /* The samples that one pass looks at, in device memory. */
 typedef struct {
     size_t samples;
-    const float *x;         /* [samples, height, width, channels] */
+    const uint8_t *bytes;   /* [samples, height, width, channels] forward makes x of them; or NULL */
+    float *x;               /* [samples, height, width, channels] */
     const int32_t *label;   /* [samples], or NULL */
     const float *target;    /* [samples, outputs], or NULL */
     const uint32_t *index;  /* [samples] places in the data set: address dropout */
@@ -79,7 +81,9 @@ typedef struct {
     uint8_t **place;                 /* owned host array [layers]; max pool's choice */
     const float **view;              /* owned host array [layers]; a layer's output in this pass */
     float *gradient_of[2];           /* activations' gradients, ping and pong */
-    float *x;                        /* [batch rows, sample] */
+    uint8_t *bytes;                  /* U8 data: [batch rows, sample] as they came; else NULL */
+    float *table;                    /* U8 data: [channels, 256] what a byte becomes */
+    float *x;                        /* [rows, sample] of the batch, or of the pass if U8 */
     int32_t *label;
     float *target;
     uint32_t *index;
@@ -117,6 +121,12 @@ LS_MUST_USE ls_status ls_replica_load(ls_replica *replica, const ls_batch *batch
 
 /* The part of the loaded batch that pass `pass` looks at. */
 ls_pass_input ls_replica_pass(const ls_replica *replica, int pass, uint32_t epoch);
+
+/* Where samples go that are copied to the device: bytes or x. */
+void *ls_replica_samples(const ls_replica *replica);
+
+/* input->x from input->bytes, if there are any. */
+LS_MUST_USE ls_status ls_replica_decode(ls_replica *replica, const ls_pass_input *input);
 
 /* Forward through all layers; replica->view[last] is the output. `training` turns dropout on. */
 LS_MUST_USE ls_status ls_replica_forward(ls_replica *replica, const ls_pass_input *input,

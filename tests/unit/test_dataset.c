@@ -117,6 +117,80 @@ static void test_digits_are_divided_by_sixteen_unless_told_otherwise(void **stat
     ls_dataset_close(none);
 }
 
+/* -- how samples travel ---------------------------------------------------------------------- */
+
+/* Raw samples of all of `part` are bytes that the table makes into what is fed; `kind` says where
+ * they come from. */
+static void check_bytes(ls_dataset *d, const char *kind)
+{
+    const ls_dataset_info *info = ls_dataset_describe(d);
+    const size_t C = info->channels, elements = info->height * info->width * C;
+    const float *table = ls_dataset_table(d);
+    float *x = malloc(elements * sizeof *x);
+    uint8_t *bytes = malloc(elements);
+    assert_int_equal(info->element, LS_ELEMENT_U8);
+    assert_int_equal(ls_dataset_raw_bytes(info), elements);
+    assert_non_null(table);
+    for (size_t n = 0; n < info->count[LS_PART_TRAIN]; n++) {
+        ls_dataset_read(d, LS_PART_TRAIN, n, x);
+        ls_dataset_read_raw(d, LS_PART_TRAIN, n, bytes);
+        for (size_t i = 0; i < elements; i++) {
+            if (x[i] != table[i % C * 256 + bytes[i]]) fail_msg("%s: sample %zu, %zu", kind, n, i);
+        }
+    }
+    free(x);
+    free(bytes);
+    ls_dataset_close(d);
+}
+
+static void test_images_of_bytes_travel_as_bytes_and_a_table(void **state)
+{
+    (void)state;
+    const char *path = data_folder_path(folder);
+    unsigned char pixels[3 * 4 * 5 * 2];
+    for (size_t i = 0; i < sizeof pixels; i++) pixels[i] = (unsigned char)(i * 37);
+    data_folder_npy(folder, "bytes.npy",
+                    "{'descr': '|u1', 'fortran_order': False, 'shape': (3, 4, 5, 2)}", pixels,
+                    sizeof pixels);
+    data_folder_npy(folder, "labels.npy",
+                    "{'descr': '|u1', 'fortran_order': False, 'shape': (3,)}", "\0\1\2", 3);
+    data_folder_cifar10(folder, "data_batch_1.bin", 1, 10);
+    data_folder_idx(folder, "train", 1, 10, 5, 3);
+    check_bytes(must_open("npy:%s/bytes.npy,%s/labels.npy,scale=standard", path, path), "npy");
+    check_bytes(must_open("npy:%s/bytes.npy,%s/labels.npy,scale=none", path, path), "npy");
+    check_bytes(must_open("cifar10:%s,scale=standard", path), "planes");
+    check_bytes(must_open("idx:%s", path), "idx");
+}
+
+static void test_all_other_data_travel_as_scaled_floats(void **state)
+{
+    (void)state;
+    ls_dataset *d = must_open("digits,scale=standard");
+    float x[64], raw[64];
+    assert_int_equal(ls_dataset_describe(d)->element, LS_ELEMENT_F32);
+    assert_int_equal(ls_dataset_raw_bytes(ls_dataset_describe(d)), sizeof raw);
+    assert_null(ls_dataset_table(d));
+    for (size_t n = 0; n < 50; n++) {
+        ls_dataset_read(d, LS_PART_TEST, n, x);
+        ls_dataset_read_raw(d, LS_PART_TEST, n, raw);
+        assert_memory_equal(x, raw, sizeof x);
+    }
+    ls_dataset_close(d);
+
+    /* A row of bytes is no image: it has a mean of its own for each field. */
+    data_folder_npy(folder, "rows.npy",
+                    "{'descr': '|u1', 'fortran_order': False, 'shape': (2, 3)}", "abcdef", 6);
+    data_folder_npy(folder, "rows_labels.npy",
+                    "{'descr': '|u1', 'fortran_order': False, 'shape': (2,)}", "\0\1", 2);
+    d = must_open("npy:%s/rows.npy,%s/rows_labels.npy", data_folder_path(folder),
+                  data_folder_path(folder));
+    assert_int_equal(ls_dataset_describe(d)->element, LS_ELEMENT_F32);
+    ls_dataset_read_raw(d, LS_PART_TRAIN, 1, raw);
+    assert_true(raw[0] == 'd' && raw[2] == 'f');
+    assert_null(ls_dataset_table(d));
+    ls_dataset_close(d);
+}
+
 /* -- statistics ------------------------------------------------------------------------------ */
 
 /* The flat sum of docs/numerics.md 1.3, straight from its words: lanes by division, tree by
@@ -368,6 +442,8 @@ int main(void)
         cmocka_unit_test(test_absent_files_and_folders_in_their_place_are_data_errors),
         cmocka_unit_test(test_digits_are_all_there),
         cmocka_unit_test(test_digits_are_divided_by_sixteen_unless_told_otherwise),
+        cmocka_unit_test(test_images_of_bytes_travel_as_bytes_and_a_table),
+        cmocka_unit_test(test_all_other_data_travel_as_scaled_floats),
         cmocka_unit_test(test_statistics_are_flat_sums_of_two_passes),
         cmocka_unit_test(test_standard_scale_uses_the_training_part_and_spares_constant_fields),
         cmocka_unit_test(test_bytes_are_standardised_by_a_table_per_channel),

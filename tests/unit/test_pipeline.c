@@ -15,6 +15,7 @@
 static ls_dataset *digits;   /* classification, 1438 samples */
 static ls_dataset *small;    /* regression, 16 samples, 2 targets */
 static ls_dataset *wide;     /* regression, 21 samples of 30 numbers, 2 targets */
+static ls_dataset *pictures; /* classification, 53 images of 5x3 bytes */
 static data_folder *folder;
 
 /* `count` records of `features` numbers and two targets. */
@@ -40,6 +41,8 @@ static int open_data(void **state)
     small = open_table("small.csv", 16, 1);
     wide = open_table("wide.csv", 21, 30);
     digits = must_open("digits");
+    data_folder_idx(folder, "train", 3, 53, 5, 3);
+    pictures = must_open("idx:%s", data_folder_path(folder));
     return 0;
 }
 
@@ -49,6 +52,7 @@ static int close_data(void **state)
     ls_dataset_close(digits);
     ls_dataset_close(small);
     ls_dataset_close(wide);
+    ls_dataset_close(pictures);
     data_folder_destroy(folder);
     return 0;
 }
@@ -98,11 +102,11 @@ static void feed_destroy(feed *f)
 static bool rows_match(const ls_dataset *dataset, const ls_batch *batch)
 {
     const ls_dataset_info *info = ls_dataset_describe(dataset);
-    const size_t elements = info->height * info->width * info->channels;
+    const size_t raw = ls_dataset_raw_bytes(info);
     for (size_t i = 0; i < batch->samples; i++) {
         float x[64], y[2];
-        ls_dataset_read(dataset, LS_PART_TRAIN, batch->index[i], x);
-        if (memcmp(x, batch->x + i * elements, elements * sizeof(float)) != 0) return false;
+        ls_dataset_read_raw(dataset, LS_PART_TRAIN, batch->index[i], x);
+        if (memcmp(x, (const char *)batch->x + i * raw, raw) != 0) return false;
         if (info->task == LS_TASK_CLASSIFY) {
             if (batch->target) return false;
             if (batch->label[i] != ls_dataset_label(dataset, LS_PART_TRAIN, batch->index[i])) {
@@ -207,6 +211,19 @@ static void test_epochs_shorter_than_the_queue_are_kept_apart(void **state)
     ls_pipeline_config config = config_of(small, 32, 4); /* one step per epoch */
     config.reader_count = 3;
     config.depth = 6;
+    feed_create(&f, config);
+    take_all(&f);
+    feed_destroy(&f);
+}
+
+static void test_images_of_bytes_are_staged_as_bytes(void **state)
+{
+    (void)state;
+    feed f;
+    ls_pipeline_config config = config_of(pictures, 16, 3);
+    const size_t staged = ls_pipeline_staging_bytes(&config, 0); /* 4 samples, 2 slots */
+    assert_int_equal(staged, 2 * (64 + 64 + 64));
+    config.accumulate = 2;
     feed_create(&f, config);
     take_all(&f);
     feed_destroy(&f);
@@ -422,6 +439,7 @@ int main(void)
         cmocka_unit_test(test_ranks_get_the_rows_that_fold_plans),
         cmocka_unit_test(test_any_number_of_readers_and_slots_gives_the_same_batches),
         cmocka_unit_test(test_epochs_shorter_than_the_queue_are_kept_apart),
+        cmocka_unit_test(test_images_of_bytes_are_staged_as_bytes),
         cmocka_unit_test(test_a_short_batch_may_be_larger_for_one_rank),
         cmocka_unit_test(test_without_shuffle_and_remainder),
         cmocka_unit_test(test_a_resumed_run_sees_what_the_undisturbed_one_saw),
