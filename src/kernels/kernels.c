@@ -288,25 +288,50 @@ ls_status ls_decode(ls_stream *stream, const ls_decode_args *args)
 
 /* -- losses ------------------------------------------------------------------------------------ */
 
+/* A gradient of 0 would be no gradient: whoever asks for one gives the scale. */
+static ls_status check_loss_scale(const char *op, const float *gradient, float scale)
+{
+    if (gradient == NULL || scale > 0.0f) return LS_OK;
+    return ls_fail(LS_ERR_ARGUMENT, "%s: a gradient with loss_scale %g: want more than 0", op,
+                   (double)scale);
+}
+
 ls_status ls_softmax_loss(ls_stream *stream, const ls_softmax_loss_args *args)
 {
     if (args->classes == 0) {
         return ls_fail(LS_ERR_ARGUMENT, "softmax_loss: 0 classes");
     }
-    const bool compares = args->loss != NULL || args->correct != NULL || args->dlogits != NULL;
+    const bool compares = args->loss != NULL || args->place != NULL || args->dlogits != NULL;
     CHECK_POINTER("softmax_loss", args->samples > 0, logits);
     CHECK_POINTER("softmax_loss", args->samples > 0 && compares, label);
+    LS_TRY(check_loss_scale("softmax_loss", args->dlogits, args->loss_scale));
     return enqueued(stream, kernels_of(stream)->softmax_loss(stream, args));
 }
 
-ls_status ls_squared_loss(ls_stream *stream, const ls_squared_loss_args *args)
+ls_status ls_sigmoid_loss(ls_stream *stream, const ls_sigmoid_loss_args *args)
 {
     if (args->outputs == 0) {
-        return ls_fail(LS_ERR_ARGUMENT, "squared_loss: 0 outputs");
+        return ls_fail(LS_ERR_ARGUMENT, "sigmoid_loss: 0 outputs");
     }
-    CHECK_POINTER("squared_loss", args->samples > 0, prediction);
-    CHECK_POINTER("squared_loss", args->samples > 0, target);
-    return enqueued(stream, kernels_of(stream)->squared_loss(stream, args));
+    const bool compares = args->loss != NULL || args->dlogits != NULL ||
+                          args->absolute_error != NULL || args->squared_error != NULL;
+    CHECK_POINTER("sigmoid_loss", args->samples > 0, logits);
+    CHECK_POINTER("sigmoid_loss", args->samples > 0 && compares && args->label == NULL, target);
+    CHECK_POINTER("sigmoid_loss", args->samples > 0 && args->place != NULL, label);
+    LS_TRY(check_loss_scale("sigmoid_loss", args->dlogits, args->loss_scale));
+    return enqueued(stream, kernels_of(stream)->sigmoid_loss(stream, args));
+}
+
+ls_status ls_regression_loss(ls_stream *stream, const ls_regression_loss_args *args)
+{
+    if (args->outputs == 0 || args->kind > LS_REGRESSION_ABSOLUTE) {
+        return ls_fail(LS_ERR_ARGUMENT, "regression_loss: kind %d of %zu outputs", (int)args->kind,
+                       args->outputs);
+    }
+    CHECK_POINTER("regression_loss", args->samples > 0, prediction);
+    CHECK_POINTER("regression_loss", args->samples > 0, target);
+    LS_TRY(check_loss_scale("regression_loss", args->dprediction, args->loss_scale));
+    return enqueued(stream, kernels_of(stream)->regression_loss(stream, args));
 }
 
 ls_status ls_shard_sums(ls_stream *stream, const ls_shard_sums_args *args)

@@ -31,6 +31,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/fold.h"
 #include "kernels/layout.h"
+#include "kernels/loss.h"
 #include "status.h"
 
 /* -- matrix product ---------------------------------------------------------------------------
@@ -143,41 +144,6 @@ typedef struct {
     float *dx;
 } ls_relu_gradient_args;
 
-/* -- losses (docs/numerics.md 5) --------------------------------------------------------------- */
-
-/* Softmax cross-entropy of each row. Any output pointer may be NULL and is then not computed. */
-typedef struct {
-    size_t samples, classes;
-    const float *logits;  /* [samples,classes] */
-    const int32_t *label; /* [samples], 0 .. classes-1; checked by the data set, not here */
-    const float *weight;  /* [samples], or NULL: all 1 */
-    float *loss;          /* [samples] unweighted */
-    int32_t *correct;     /* [samples] 1 where the arg max (ties: lowest class) is the label */
-    float *dlogits;       /* [samples,classes] gradient of the SUM of weight * loss */
-    float *probability;   /* [samples,classes] */
-} ls_softmax_loss_args;
-
-/* Squared error of each row, the mean over its outputs. Any output pointer may be NULL. */
-typedef struct {
-    size_t samples, outputs;
-    const float *prediction, *target; /* [samples,outputs] */
-    const float *weight;              /* [samples], or NULL: all 1 */
-    float *loss;                      /* [samples] */
-    float *absolute_error;            /* [samples] mean of |p - y|: flat sum (fp32) / outputs */
-    float *dprediction;               /* [samples,outputs] gradient of the sum of weight * loss */
-} ls_squared_loss_args;
-
-/* out[s] = the sums of shard s, for the shards s that are leaves of the fold; no other row is
- * touched. */
-typedef struct {
-    const ls_fold *fold;
-    const float *loss;           /* [samples] */
-    const float *weight;         /* [samples], or NULL: all 1 */
-    const float *absolute_error; /* [samples], or NULL */
-    const int32_t *correct;      /* [samples], or NULL */
-    ls_shard_sum *out;           /* [shards of the run], by the shard's number */
-} ls_shard_sums_args;
-
 /* -- the parameter arena ------------------------------------------------------------------------
  * Weights, gradients and slots are arenas of one layout: tensor t is [begin, begin + count).
  * Tables are in the order of the model file (the order of norms). */
@@ -279,9 +245,7 @@ typedef struct {
     X(relu_gradient)                                                                              \
     X(dropout)                                                                                    \
     X(decode)                                                                                     \
-    X(softmax_loss)                                                                               \
-    X(squared_loss)                                                                               \
-    X(shard_sums)                                                                                 \
+    LS_LOSS_KERNELS(X)                                                                            \
     X(gradient_finish)                                                                            \
     X(weight_sums)                                                                                \
     X(update)                                                                                     \

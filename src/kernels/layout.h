@@ -11,13 +11,15 @@
 #include <stdint.h>
 
 /* What one shard adds to a step's numbers. Gathered, never reduced: every rank folds all V by the
- * tree. 40 bytes, no padding. */
+ * tree. 56 bytes, no padding. */
 typedef struct {
     double loss;     /* flat sum of (double)weight * (double)loss */
     double weight;   /* flat sum of weight */
     double error;    /* flat sum of absolute_error; 0 without one */
+    double square;   /* flat sum of squared_error; 0 without one */
     int64_t samples; /* counted, not taken from a configuration */
-    int64_t correct;
+    int64_t correct; /* samples whose label has place 0; 0 without places */
+    int64_t top;     /* samples whose label has a place below top_k */
 } ls_shard_sum;
 
 /* A tensor of the parameter arena. */

@@ -17,16 +17,21 @@ ls_status ls_evaluation_job_init(ls_evaluation_job *job, const ls_dataset *datas
                                 .world_size = world_size, .group = group, .columns = columns };
     job->loss = calloc(n + 1, sizeof *job->loss);
     job->error = calloc(n + 1, sizeof *job->error);
-    job->correct = calloc(n + 1, sizeof *job->correct);
+    job->square = calloc(n + 1, sizeof *job->square);
+    job->place = calloc(n + 1, sizeof *job->place);
+    job->predicted = calloc(n + 1, sizeof *job->predicted);
     if (want_rows) job->rows = calloc(n * columns + 1, sizeof *job->rows);
-    if (job->loss && job->error && job->correct && (job->rows || !want_rows)) return LS_OK;
+    const bool errors = job->error && job->square, places = job->place && job->predicted;
+    if (job->loss && errors && places && (job->rows || !want_rows)) return LS_OK;
     return ls_fail(LS_ERR_MEMORY, "no memory for the results of %zu samples", n);
 }
 
 void ls_evaluation_job_free(ls_evaluation_job *job)
 {
     free(job->rows);
-    free(job->correct);
+    free(job->predicted);
+    free(job->place);
+    free(job->square);
     free(job->error);
     free(job->loss);
     *job = (ls_evaluation_job){ 0 };
@@ -38,7 +43,7 @@ ls_status ls_evaluation_staging_init(ls_evaluation_staging *staging, const ls_re
     const size_t rows = replica->capacity;
     const size_t samples_bytes = rows * ls_dataset_raw_bytes(replica->config->data);
     const size_t outputs = ls_model_outputs(model), targets = replica->config->data->outputs;
-    const size_t words = rows * (targets + outputs + 5);
+    const size_t words = rows * (targets + outputs + 7);
     staging->device = replica->device;
     LS_TRY(ls_pinned_alloc(replica->device, words * sizeof(float) + samples_bytes,
                            &staging->memory));
@@ -51,9 +56,12 @@ ls_status ls_evaluation_staging_init(ls_evaluation_staging *staging, const ls_re
     next += rows;
     staging->error = next;
     next += rows;
+    staging->square = next;
+    next += rows;
     staging->label = (int32_t *)next;
-    staging->correct = staging->label + rows;
-    staging->index = (uint32_t *)(staging->correct + rows);
+    staging->place = staging->label + rows;
+    staging->predicted = staging->place + rows;
+    staging->index = (uint32_t *)(staging->predicted + rows);
     staging->x = (char *)(staging->index + rows);
     return LS_OK;
 }
@@ -89,31 +97,47 @@ static ls_status load_chunk(const ls_evaluation_job *job, ls_replica *r,
                              count * data->outputs * sizeof(float));
 }
 
+/* What a sample's four bytes of a result come from, pass through, and end in. */
+typedef struct {
+    const void *device;
+    void *staging, *job;
+} result_array;
+
+/* Two results of each sample besides its loss: what a class, or what a number, is compared by. */
+static void list_results(const ls_evaluation_job *job, const ls_replica *r,
+                         const ls_evaluation_staging *staging, result_array out[3])
+{
+    const bool classify = r->config->data->task == LS_TASK_CLASSIFY;
+    out[0] = (result_array){ r->loss, staging->loss, job->loss };
+    if (classify) {
+        out[1] = (result_array){ r->label_place, staging->place, job->place };
+        out[2] = (result_array){ r->predicted, staging->predicted, job->predicted };
+    } else {
+        out[1] = (result_array){ r->absolute_error, staging->error, job->error };
+        out[2] = (result_array){ r->squared_error, staging->square, job->square };
+    }
+}
+
 /* Results of a chunk, from the device into their places in the job's arrays. */
 static ls_status store_chunk(const ls_evaluation_job *job, ls_replica *r,
                              ls_evaluation_staging *staging, size_t begin, size_t count)
 {
     const ls_model *model = r->config->model;
-    const bool classify = r->config->data->task == LS_TASK_CLASSIFY;
-    const size_t outputs = ls_model_outputs(model);
-    const float *rows = model->loss == LS_LOSS_SOFTMAX_CROSSENTROPY
-                            ? r->probability : r->view[model->layer_count - 1];
-    LS_TRY(ls_copy_to_host(&r->compute, staging->loss, r->loss, count * sizeof(float)));
-    if (classify)
-        LS_TRY(ls_copy_to_host(&r->compute, staging->correct, r->correct,
-                               count * sizeof(int32_t)));
-    else
-        LS_TRY(ls_copy_to_host(&r->compute, staging->error, r->absolute_error,
-                               count * sizeof(float)));
+    const size_t outputs = ls_model_outputs(model), word = sizeof(float);
+    const bool crossentropy = model->loss == LS_LOSS_SOFTMAX_CROSSENTROPY ||
+                              model->loss == LS_LOSS_SIGMOID_CROSSENTROPY;
+    const float *rows = crossentropy ? r->probability : r->view[model->layer_count - 1];
+    result_array result[3];
+    list_results(job, r, staging, result);
+    for (int i = 0; i < 3; i++)
+        LS_TRY(ls_copy_to_host(&r->compute, result[i].staging, result[i].device, count * word));
     if (job->rows)
-        LS_TRY(ls_copy_to_host(&r->compute, staging->rows, rows,
-                               count * outputs * sizeof(float)));
+        LS_TRY(ls_copy_to_host(&r->compute, staging->rows, rows, count * outputs * word));
     LS_TRY(ls_stream_drain(&r->compute, job->group, "evaluating"));
-    memcpy(job->loss + begin, staging->loss, count * sizeof(float));
-    if (classify) memcpy(job->correct + begin, staging->correct, count * sizeof(int32_t));
-    else memcpy(job->error + begin, staging->error, count * sizeof(float));
+    for (int i = 0; i < 3; i++)
+        memcpy((char *)result[i].job + begin * word, result[i].staging, count * word);
     if (job->rows)
-        memcpy(job->rows + begin * outputs, staging->rows, count * outputs * sizeof(float));
+        memcpy(job->rows + begin * outputs, staging->rows, count * outputs * word);
     return LS_OK;
 }
 
@@ -150,10 +174,10 @@ static double flat_sum(const float *x, size_t count)
 ls_epoch_sums ls_evaluation_sums(const ls_evaluation_job *job)
 {
     ls_epoch_sums sums = { .samples = (int64_t)job->count };
-    sums.square = flat_sum(job->loss, job->count);
-    sums.loss = sums.square;
+    sums.loss = flat_sum(job->loss, job->count);
+    sums.square = flat_sum(job->square, job->count);
     sums.error = flat_sum(job->error, job->count);
-    for (size_t i = 0; i < job->count; i++) sums.correct += job->correct[i];
+    for (size_t i = 0; i < job->count; i++) sums.correct += job->place[i] == 0;
     return sums;
 }
 

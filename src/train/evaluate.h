@@ -22,8 +22,8 @@ typedef struct {
     int world_size;
     ls_group *group;           /* borrowed */
     float *loss;               /* owned; [count] unweighted, without regulariser */
-    float *error;              /* owned; [count] mean absolute error; 0 for classes */
-    int32_t *correct;          /* owned; [count] 0 for regression */
+    float *error, *square;     /* owned; [count] mean absolute, squared error; 0 for classes */
+    int32_t *place, *predicted; /* owned; [count] of loss.h; 0 for regression */
     float *rows;               /* owned; [count, columns] network outputs, or NULL: not wanted */
     size_t columns;
 } ls_evaluation_job;
@@ -41,8 +41,8 @@ typedef struct {
     int32_t *label;
     float *target;
     uint32_t *index;
-    float *loss, *error, *rows;
-    int32_t *correct;
+    float *loss, *error, *square, *rows;
+    int32_t *place, *predicted;
 } ls_evaluation_staging;
 
 LS_MUST_USE ls_status ls_evaluation_staging_init(ls_evaluation_staging *staging,

@@ -109,43 +109,99 @@ ls_status ls_replica_forward(ls_replica *replica, const ls_pass_input *input, bo
 
 /* -- loss -------------------------------------------------------------------------------------- */
 
-ls_status ls_replica_loss(ls_replica *replica, const ls_pass_input *input, bool gradient,
-                          bool probability)
+/* The label that is hot keeps 1 - e of its target; e spreads over `classes`. */
+static void smoothing_of(const ls_model *model, size_t classes, float *hot, float *all)
 {
-    ls_replica *r = replica;
+    *hot = (float)(1 - model->smoothing);
+    *all = (float)(model->smoothing / (double)classes);
+}
+
+static ls_status softmax_loss(ls_replica *r, const ls_pass_input *input, bool gradient,
+                              bool probability)
+{
     const ls_model *model = r->config->model;
-    const int last = model->layer_count - 1;
-    const size_t outputs = ls_model_outputs(model);
-    if (model->loss == LS_LOSS_SOFTMAX_CROSSENTROPY)
-        return ls_softmax_loss(&r->compute, &(ls_softmax_loss_args){
-            .samples = input->samples,
-            .classes = outputs,
-            .logits = r->view[last],
-            .label = input->label,
-            .loss = r->loss,
-            .correct = r->correct,
-            .dlogits = gradient ? r->dlogits : NULL,
-            .probability = probability ? r->probability : NULL,
-        });
-    return ls_squared_loss(&r->compute, &(ls_squared_loss_args){
+    ls_softmax_loss_args args = {
         .samples = input->samples,
-        .outputs = outputs,
-        .prediction = r->view[last],
+        .classes = ls_model_outputs(model),
+        .loss_scale = 1.0f,
+        .logits = r->view[model->layer_count - 1],
+        .label = input->label,
+        .weight = input->weight,
+        .loss = r->loss,
+        .place = r->label_place,
+        .predicted = r->predicted,
+        .dlogits = gradient ? r->dlogits : NULL,
+        .probability = probability ? r->probability : NULL,
+    };
+    smoothing_of(model, args.classes, &args.smooth_hot, &args.smooth_all);
+    return ls_softmax_loss(&r->compute, &args);
+}
+
+static ls_status sigmoid_loss(ls_replica *r, const ls_pass_input *input, bool gradient,
+                              bool probability)
+{
+    const ls_model *model = r->config->model;
+    ls_sigmoid_loss_args args = {
+        .samples = input->samples,
+        .outputs = ls_model_outputs(model),
+        .loss_scale = 1.0f,
+        .logits = r->view[model->layer_count - 1],
+        .label = input->label,
         .target = input->target,
+        .weight = input->weight,
+        .loss = r->loss,
+        .place = input->label ? r->label_place : NULL,
+        .predicted = input->label ? r->predicted : NULL,
+        .absolute_error = r->absolute_error,
+        .squared_error = r->squared_error,
+        .dlogits = gradient ? r->dlogits : NULL,
+        .probability = probability ? r->probability : NULL,
+    };
+    smoothing_of(model, 2, &args.smooth_hot, &args.smooth_all);
+    return ls_sigmoid_loss(&r->compute, &args);
+}
+
+static ls_status regression_loss(ls_replica *r, const ls_pass_input *input, bool gradient)
+{
+    const ls_model *model = r->config->model;
+    return ls_regression_loss(&r->compute, &(ls_regression_loss_args){
+        .kind = model->loss == LS_LOSS_MSE ? LS_REGRESSION_SQUARED : LS_REGRESSION_ABSOLUTE,
+        .samples = input->samples,
+        .outputs = ls_model_outputs(model),
+        .loss_scale = 1.0f,
+        .prediction = r->view[model->layer_count - 1],
+        .target = input->target,
+        .weight = input->weight,
         .loss = r->loss,
         .absolute_error = r->absolute_error,
+        .squared_error = r->squared_error,
         .dprediction = gradient ? r->dlogits : NULL,
     });
 }
 
-ls_status ls_replica_sum(ls_replica *replica, const ls_fold *fold)
+ls_status ls_replica_loss(ls_replica *replica, const ls_pass_input *input, bool gradient,
+                          bool probability)
+{
+    switch (replica->config->model->loss) {
+    case LS_LOSS_SOFTMAX_CROSSENTROPY: return softmax_loss(replica, input, gradient, probability);
+    case LS_LOSS_SIGMOID_CROSSENTROPY: return sigmoid_loss(replica, input, gradient, probability);
+    case LS_LOSS_MSE:
+    case LS_LOSS_MAE: break;
+    }
+    return regression_loss(replica, input, gradient);
+}
+
+ls_status ls_replica_sum(ls_replica *replica, const ls_pass_input *input, const ls_fold *fold)
 {
     const bool classify = replica->config->data->task == LS_TASK_CLASSIFY;
     return ls_shard_sums(&replica->compute, &(ls_shard_sums_args){
         .fold = fold,
+        .top_k = replica->config->top_k,
         .loss = replica->loss,
+        .weight = input->weight,
         .absolute_error = classify ? NULL : replica->absolute_error,
-        .correct = classify ? replica->correct : NULL,
+        .squared_error = classify ? NULL : replica->squared_error,
+        .place = classify ? replica->label_place : NULL,
         .out = replica->results.shard_sum,
     });
 }

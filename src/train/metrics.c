@@ -18,17 +18,21 @@ double ls_tree_sum(const double *x, size_t count)
 ls_shard_sum ls_batch_totals(const ls_shard_sum *row, int shard_count)
 {
     double loss[LS_SHARD_MAX], weight[LS_SHARD_MAX], error[LS_SHARD_MAX];
+    double square[LS_SHARD_MAX];
     ls_shard_sum totals = { 0 };
     for (int s = 0; s < shard_count; s++) {
         loss[s] = row[s].loss;
         weight[s] = row[s].weight;
         error[s] = row[s].error;
+        square[s] = row[s].square;
         totals.samples += row[s].samples;
         totals.correct += row[s].correct;
+        totals.top += row[s].top;
     }
     totals.loss = ls_tree_sum(loss, (size_t)shard_count);
     totals.weight = ls_tree_sum(weight, (size_t)shard_count);
     totals.error = ls_tree_sum(error, (size_t)shard_count);
+    totals.square = ls_tree_sum(square, (size_t)shard_count);
     return totals;
 }
 
@@ -46,9 +50,10 @@ void ls_epoch_sums_add(ls_epoch_sums *sums, const ls_shard_sum *totals, double s
 {
     sums->loss += (double)totals->samples * step_loss;
     sums->error += totals->error;
-    sums->square += totals->loss;
+    sums->square += totals->square;
     sums->samples += totals->samples;
     sums->correct += totals->correct;
+    sums->top += totals->top;
 }
 
 int ls_metric_count(ls_task task) { return task == LS_TASK_CLASSIFY ? 1 : 2; }

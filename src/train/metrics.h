@@ -30,8 +30,9 @@ double ls_denominator(ls_reduction reduction, const ls_shard_sum *totals);
 typedef struct {
     double loss;     /* sum of samples * (loss of the step, regulariser included) */
     double error;    /* sum over samples of the mean absolute error */
-    double square;   /* sum over samples of the unregularised loss */
+    double square;   /* sum over samples of the mean squared error */
     int64_t samples, correct;
+    int64_t top;     /* labels among the first k */
 } ls_epoch_sums;
 
 void ls_epoch_sums_add(ls_epoch_sums *sums, const ls_shard_sum *totals, double step_loss);

@@ -121,10 +121,13 @@ static void layout_samples(ls_replica *r, const ls_replica_config *config, int r
     r->x = carve(c, (config->table ? pass : rows) * sample * sizeof(float));
     r->label = carve(c, rows * sizeof(int32_t));
     r->target = carve(c, rows * config->data->outputs * sizeof(float));
+    r->weight = carve(c, rows * sizeof(float));
     r->index = carve(c, rows * sizeof(uint32_t));
     r->loss = carve(c, pass * sizeof(float));
     r->absolute_error = carve(c, pass * sizeof(float));
-    r->correct = carve(c, pass * sizeof(int32_t));
+    r->squared_error = carve(c, pass * sizeof(float));
+    r->label_place = carve(c, pass * sizeof(int32_t));
+    r->predicted = carve(c, pass * sizeof(int32_t));
     r->dlogits = carve(c, pass * outputs * sizeof(float));
     r->probability = carve(c, pass * outputs * sizeof(float));
 }

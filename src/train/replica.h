@@ -38,6 +38,7 @@ typedef struct {
     size_t global_batch;
     size_t capacity_min;  /* rows that evaluation wants at least; 0: none */
     int slot_count;       /* 0 .. LS_SLOT_MAX */
+    int top_k;            /* a label among the first top_k classes counts as `top`; 0: none does */
     double l1, l2;
     uint64_t seed;
     bool training;        /* false: no gradients, no slots (evaluate, predict) */
@@ -50,6 +51,7 @@ typedef struct {
     float *x;               /* [samples, height, width, channels] */
     const int32_t *label;   /* [samples], or NULL */
     const float *target;    /* [samples, outputs], or NULL */
+    const float *weight;    /* [samples], or NULL: all 1 */
     const uint32_t *index;  /* [samples] places in the data set: address dropout */
     uint32_t epoch;
 } ls_pass_input;
@@ -87,8 +89,9 @@ typedef struct {
     int32_t *label;
     float *target;
     uint32_t *index;
-    float *loss, *absolute_error;    /* [capacity] */
-    int32_t *correct;                /* [capacity] */
+    float *weight;                   /* [batch rows] */
+    float *loss, *absolute_error, *squared_error; /* [capacity] */
+    int32_t *label_place, *predicted; /* [capacity] as ops of loss.h have them */
     float *dlogits, *probability;    /* [capacity, outputs] */
     ls_results results;              /* on the device */
     size_t results_bytes;
@@ -132,13 +135,14 @@ LS_MUST_USE ls_status ls_replica_decode(ls_replica *replica, const ls_pass_input
 LS_MUST_USE ls_status ls_replica_forward(ls_replica *replica, const ls_pass_input *input,
                                          bool training);
 
-/* Loss of the forward pass's output: loss, correct or absolute_error per sample; `gradient` also
- * dlogits, `probability` also the class probabilities. */
+/* Loss of the forward pass's output: loss, label_place and predicted or the errors per sample;
+ * `gradient` also dlogits, `probability` also the class probabilities. */
 LS_MUST_USE ls_status ls_replica_loss(ls_replica *replica, const ls_pass_input *input,
                                       bool gradient, bool probability);
 
-/* Sums of the shards of `fold` into their rows of results.shard_sum. */
-LS_MUST_USE ls_status ls_replica_sum(ls_replica *replica, const ls_fold *fold);
+/* Sums of the shards of `fold`, the pass that `input` is, into their rows of results.shard_sum. */
+LS_MUST_USE ls_status ls_replica_sum(ls_replica *replica, const ls_pass_input *input,
+                                     const ls_fold *fold);
 
 /* Backward from dlogits; parameter gradients go to the pieces that `fold` says. After each layer
  * that completes parameters, `layer_done` (may be NULL) is told how many tensors of the arena, from

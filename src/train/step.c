@@ -82,7 +82,7 @@ static ls_status compute_sums(ls_rank *k, uint32_t epoch)
         const ls_fold *fold = &r->plan.pass[pass];
         LS_TRY(ls_replica_forward(r, &input, true));
         LS_TRY(ls_replica_loss(r, &input, true, false));
-        LS_TRY(ls_replica_sum(r, fold));
+        LS_TRY(ls_replica_sum(r, &input, fold));
         k->line.forward += lap(&mark);
         const double exchange_before = k->line.exchange;
         LS_TRY(ls_replica_backward(r, &input, fold,

@@ -83,8 +83,9 @@ static void test_exp_and_log_are_equal_on_every_machine_over_all_floats(void **s
         }
         for (int m = 0; m < all.count; m += m == 0 ? 1 : 3) { /* the sets with one thread */
             const int i = m > 0;
-            const ls_softmax_loss_args args = { ROWS, 2, logits, label, NULL,
-                                                loss[i], NULL, NULL, p[i] };
+            const ls_softmax_loss_args args = { .samples = ROWS, .classes = 2, .logits = logits,
+                                                .label = label, .loss = loss[i],
+                                                .probability = p[i] };
             assert_int_equal(ls_softmax_loss(&all.machine[m].stream, &args), LS_OK);
             if (m == 0) continue;
             assert_true(naive_same("log", all.machine[m].name, loss[0], loss[1], ROWS));

@@ -382,6 +382,7 @@ typedef struct {
     size_t samples, width;
     const int32_t *label;
     const double *target;
+    double smoothing;
 } loss_op;
 
 static void softmax_forward(const void *op_, const double *x, double *y)
@@ -389,9 +390,12 @@ static void softmax_forward(const void *op_, const double *x, double *y)
     const loss_op *op = op_;
     for (size_t n = 0; n < op->samples; n++) {
         const double *row = x + n * op->width;
-        double sum = 0.0;
-        for (size_t i = 0; i < op->width; i++) sum += exp(row[i]);
-        y[n] = log(sum) - row[op->label[n]];
+        double sum = 0.0, mean = 0.0;
+        for (size_t i = 0; i < op->width; i++) {
+            sum += exp(row[i]);
+            mean += row[i] / (double)op->width;
+        }
+        y[n] = log(sum) - (1 - op->smoothing) * row[op->label[n]] - op->smoothing * mean;
     }
 }
 
@@ -406,26 +410,84 @@ static void squared_forward(const void *op_, const double *x, double *y)
     }
 }
 
+static void absolute_forward(const void *op_, const double *x, double *y)
+{
+    const loss_op *op = op_;
+    for (size_t n = 0; n < op->samples; n++) {
+        y[n] = 0.0;
+        for (size_t i = n * op->width; i < (n + 1) * op->width; i++) {
+            y[n] += fabs(x[i] - op->target[i]) / (double)op->width;
+        }
+    }
+}
+
+static void sigmoid_forward(const void *op_, const double *x, double *y)
+{
+    const loss_op *op = op_;
+    for (size_t n = 0; n < op->samples; n++) {
+        y[n] = 0.0;
+        for (size_t i = n * op->width; i < (n + 1) * op->width; i++) {
+            const double p = 1 / (1 + exp(-x[i]));
+            const double t = op->target[i] * (1 - op->smoothing) + op->smoothing / 2;
+            y[n] -= (t * log(p) + (1 - t) * log(1 - p)) / (double)op->width;
+        }
+    }
+}
+
+enum { LOSS_ROWS = 6, LOSS_WIDTH = 11, LOSS_COUNT = LOSS_ROWS * LOSS_WIDTH };
+
+/* Loss and gradient that `m` made against the differences of `forward`. */
+static void check_loss(const char *name, machine *m, forward_fn *forward, const loss_op *op,
+                       const float *x, const float *loss, const float *weight, const float *dx)
+{
+    check_forward(name, forward, op, x, LOSS_COUNT, loss, LOSS_ROWS, 1e-6);
+    check_gradient(name, m->name, forward, op, x, LOSS_COUNT, weight, LOSS_ROWS, dx, 1e-6);
+}
+
+static void check_crossentropies(machine *m, loss_op *op, const float *x, const float *target,
+                                 const float *weight)
+{
+    static const double smoothing[] = { 0.0, 0.2, 1.0 };
+    float loss[LOSS_ROWS], dx[LOSS_COUNT];
+    for (int k = 0; k < 3; k++) {
+        op->smoothing = smoothing[k];
+        const float hot = (float)(1 - smoothing[k]);
+        const ls_softmax_loss_args softmax = {
+            .samples = LOSS_ROWS, .classes = LOSS_WIDTH, .smooth_hot = hot,
+            .smooth_all = (float)(smoothing[k] / LOSS_WIDTH), .loss_scale = 1.0f, .logits = x,
+            .label = op->label, .weight = weight, .loss = loss, .dlogits = dx };
+        assert_int_equal(ls_softmax_loss(&m->stream, &softmax), LS_OK);
+        check_loss("softmax", m, softmax_forward, op, x, loss, weight, dx);
+        const ls_sigmoid_loss_args sigmoid = {
+            .samples = LOSS_ROWS, .outputs = LOSS_WIDTH, .smooth_hot = hot,
+            .smooth_all = (float)(smoothing[k] / 2), .loss_scale = 1.0f, .logits = x,
+            .target = target, .weight = weight, .loss = loss, .dlogits = dx };
+        assert_int_equal(ls_sigmoid_loss(&m->stream, &sigmoid), LS_OK);
+        check_loss("sigmoid", m, sigmoid_forward, op, x, loss, weight, dx);
+    }
+}
+
 static void test_losses_have_the_gradients_of_their_differences(void **state)
 {
     (void)state;
-    enum { N = 6, C = 11 };
     naive_random random = { 10 };
-    float *x = naive_values(&random, N * C, 0), *target = naive_values(&random, N * C, 0);
-    float *weight = naive_values(&random, N, 0), loss[N], dx[N * C];
-    double *target64 = doubles_of(target, N * C);
-    const int32_t label[N] = { 0, 10, 3, 3, 7, 1 };
-    const loss_op op = { N, C, label, target64 };
+    float *x = naive_values(&random, LOSS_COUNT, 0), *target = naive_values(&random, LOSS_COUNT, 0);
+    float *weight = naive_values(&random, LOSS_ROWS, 0), loss[LOSS_ROWS], dx[LOSS_COUNT];
+    double *target64 = doubles_of(target, LOSS_COUNT);
+    const int32_t label[LOSS_ROWS] = { 0, 10, 3, 3, 7, 1 };
+    loss_op op = { LOSS_ROWS, LOSS_WIDTH, label, target64, 0 };
     for (int i = 0; i < 2; i++) {
         machine *m = machine_at(i);
-        const ls_softmax_loss_args softmax = { N, C, x, label, weight, loss, NULL, dx, NULL };
-        assert_int_equal(ls_softmax_loss(&m->stream, &softmax), LS_OK);
-        check_forward("softmax", softmax_forward, &op, x, N * C, loss, N, 1e-6);
-        check_gradient("softmax", m->name, softmax_forward, &op, x, N * C, weight, N, dx, 1e-6);
-        const ls_squared_loss_args squared = { N, C, x, target, weight, loss, NULL, dx };
-        assert_int_equal(ls_squared_loss(&m->stream, &squared), LS_OK);
-        check_forward("squared", squared_forward, &op, x, N * C, loss, N, 1e-6);
-        check_gradient("squared", m->name, squared_forward, &op, x, N * C, weight, N, dx, 1e-6);
+        check_crossentropies(m, &op, x, target, weight);
+        ls_regression_loss_args errors = {
+            .kind = LS_REGRESSION_SQUARED, .samples = LOSS_ROWS, .outputs = LOSS_WIDTH,
+            .loss_scale = 1.0f, .prediction = x, .target = target, .weight = weight,
+            .loss = loss, .dprediction = dx };
+        assert_int_equal(ls_regression_loss(&m->stream, &errors), LS_OK);
+        check_loss("squared", m, squared_forward, &op, x, loss, weight, dx);
+        errors.kind = LS_REGRESSION_ABSOLUTE;
+        assert_int_equal(ls_regression_loss(&m->stream, &errors), LS_OK);
+        check_loss("absolute", m, absolute_forward, &op, x, loss, weight, dx);
     }
     free(x);
     free(target);

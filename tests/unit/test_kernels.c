@@ -127,7 +127,9 @@ static void test_nothing_to_do_needs_no_memory(void **state)
                      LS_OK);
     assert_int_equal(ls_decode(&stream, &(ls_decode_args){ .channels = 3 }), LS_OK);
     assert_int_equal(ls_softmax_loss(&stream, &(ls_softmax_loss_args){ .classes = 3 }), LS_OK);
-    assert_int_equal(ls_squared_loss(&stream, &(ls_squared_loss_args){ .outputs = 3 }), LS_OK);
+    assert_int_equal(ls_sigmoid_loss(&stream, &(ls_sigmoid_loss_args){ .outputs = 3 }), LS_OK);
+    assert_int_equal(ls_regression_loss(&stream, &(ls_regression_loss_args){ .outputs = 3 }),
+                     LS_OK);
     assert_int_equal(ls_shard_sums(&stream, &(ls_shard_sums_args){ .fold = &empty }), LS_OK);
     assert_int_equal(
         ls_gradient_finish(&stream, &(ls_gradient_finish_args){ .tensors = &none }), LS_OK);
@@ -295,11 +297,26 @@ static void test_losses_and_arenas_refuse_missing_parts(void **state)
     assert_refused(ls_softmax_loss(&stream, &(ls_softmax_loss_args){ .samples = 1, .classes = 2,
                                                                      .logits = x, .loss = x }),
                    "label is NULL");
-    assert_refused(ls_squared_loss(&stream, &(ls_squared_loss_args){ .samples = 1, .outputs = 2,
-                                                                     .prediction = x }),
-                   "target is NULL");
-    assert_refused(ls_squared_loss(&stream, &(ls_squared_loss_args){ .samples = 1 }),
+    const int32_t label[1] = { 0 };
+    int32_t place[1];
+    assert_refused(ls_softmax_loss(&stream, &(ls_softmax_loss_args){
+                                                .samples = 1, .classes = 2, .logits = x,
+                                                .label = label, .dlogits = x }),
+                   "a gradient with loss_scale 0");
+    assert_refused(ls_sigmoid_loss(&stream, &(ls_sigmoid_loss_args){ .samples = 1 }),
                    "0 outputs");
+    assert_refused(ls_sigmoid_loss(&stream, &(ls_sigmoid_loss_args){ .samples = 1, .outputs = 2,
+                                                                     .logits = x, .loss = x }),
+                   "target is NULL");
+    assert_refused(ls_sigmoid_loss(&stream, &(ls_sigmoid_loss_args){
+                                                .samples = 1, .outputs = 2, .logits = x,
+                                                .target = x, .place = place }),
+                   "label is NULL");
+    assert_refused(ls_regression_loss(&stream, &(ls_regression_loss_args){
+                                                   .samples = 1, .outputs = 2, .prediction = x }),
+                   "target is NULL");
+    assert_refused(ls_regression_loss(&stream, &(ls_regression_loss_args){ .samples = 1 }),
+                   "kind 0 of 0 outputs");
     assert_refused(ls_gradient_finish(&stream, &(ls_gradient_finish_args){
                                                    &off, 1.0f, x, x, sum, first }),
                    "tensor 0 begins at 8");

@@ -30,7 +30,7 @@ static const char *const kernels[] = {
     "ls_batch_sum", "ls_batch_fold", "ls_shard_sums",
     "ls_max_pool", "ls_max_pool_gradient",
     "ls_relu", "ls_relu_gradient", "ls_dropout", "ls_decode",
-    "ls_softmax_loss", "ls_squared_loss",
+    "ls_softmax_loss", "ls_sigmoid_loss", "ls_regression_loss",
     "ls_gradient_finish", "ls_weight_sums", "ls_update", "ls_arena_fold",
     "ls_digest", "ls_nonfinite", "ls_fold_words", "ls_merge_shallow", "ls_merge_deep",
 };
@@ -213,11 +213,16 @@ ls_status ls_softmax_loss_cuda(ls_stream *stream, const ls_softmax_loss_args *a)
     const ls_cuda_softmax_loss p = {
         .samples = a->samples,
         .classes = (uint32_t)a->classes,
+        .smooth_hot = a->smooth_hot,
+        .target_hot = a->smooth_all == 0.0f ? 1.0f : a->smooth_all + a->smooth_hot,
+        .target_rest = a->smooth_all,
+        .loss_scale = a->loss_scale,
         .logits = a->logits,
         .weight = a->weight,
         .label = a->label,
         .loss = a->loss,
-        .correct = a->correct,
+        .place = a->place,
+        .predicted = a->predicted,
         .dlogits = a->dlogits,
         .probability = a->probability,
     };
@@ -225,31 +230,61 @@ ls_status ls_softmax_loss_cuda(ls_stream *stream, const ls_softmax_loss_args *a)
                            LS_CUDA_ROW_THREADS, p);
 }
 
-ls_status ls_squared_loss_cuda(ls_stream *stream, const ls_squared_loss_args *a)
+ls_status ls_sigmoid_loss_cuda(ls_stream *stream, const ls_sigmoid_loss_args *a)
 {
-    LS_TRY(ls_cuda_fits("squared_loss", "outputs", a->outputs));
-    const ls_cuda_squared_loss p = {
+    LS_TRY(ls_cuda_fits("sigmoid_loss", "outputs", a->outputs));
+    const ls_cuda_sigmoid_loss p = {
         .samples = a->samples,
         .outputs = (uint32_t)a->outputs,
+        .smooth_hot = a->smooth_hot,
+        .smooth_all = a->smooth_all,
+        .loss_scale = a->loss_scale,
+        .logits = a->logits,
+        .target = a->target,
+        .weight = a->weight,
+        .label = a->label,
+        .loss = a->loss,
+        .place = a->place,
+        .predicted = a->predicted,
+        .absolute_error = a->absolute_error,
+        .squared_error = a->squared_error,
+        .dlogits = a->dlogits,
+        .probability = a->probability,
+    };
+    return LS_CUDA_ENQUEUE(stream, "ls_sigmoid_loss", ls_ceil_div(a->samples, ROWS_PER_BLOCK), 1,
+                           LS_CUDA_ROW_THREADS, p);
+}
+
+ls_status ls_regression_loss_cuda(ls_stream *stream, const ls_regression_loss_args *a)
+{
+    LS_TRY(ls_cuda_fits("regression_loss", "outputs", a->outputs));
+    const ls_cuda_regression_loss p = {
+        .samples = a->samples,
+        .outputs = (uint32_t)a->outputs,
+        .absolute = a->kind == LS_REGRESSION_ABSOLUTE,
+        .loss_scale = a->loss_scale,
         .prediction = a->prediction,
         .target = a->target,
         .weight = a->weight,
         .loss = a->loss,
         .absolute_error = a->absolute_error,
+        .squared_error = a->squared_error,
         .dprediction = a->dprediction,
     };
-    return LS_CUDA_ENQUEUE(stream, "ls_squared_loss", ls_ceil_div(a->samples, ROWS_PER_BLOCK), 1,
-                           LS_CUDA_ROW_THREADS, p);
+    return LS_CUDA_ENQUEUE(stream, "ls_regression_loss", ls_ceil_div(a->samples, ROWS_PER_BLOCK),
+                           1, LS_CUDA_ROW_THREADS, p);
 }
 
 ls_status ls_shard_sums_cuda(ls_stream *stream, const ls_shard_sums_args *a)
 {
     const ls_cuda_shard_sums p = {
         .fold = *a->fold,
+        .top_k = a->top_k,
         .loss = a->loss,
         .weight = a->weight,
         .absolute_error = a->absolute_error,
-        .correct = a->correct,
+        .squared_error = a->squared_error,
+        .place = a->place,
         .out = a->out,
     };
     return LS_CUDA_ENQUEUE(stream, "ls_shard_sums", (size_t)a->fold->leaf_count, 1,

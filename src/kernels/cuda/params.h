@@ -141,8 +141,9 @@ typedef struct {
 
 typedef struct {
     ls_fold fold;
-    const float *loss, *weight, *absolute_error;
-    const int32_t *correct;
+    int32_t top_k;
+    const float *loss, *weight, *absolute_error, *squared_error;
+    const int32_t *place;
     ls_shard_sum *out;
 } ls_cuda_shard_sums;
 
@@ -189,22 +190,37 @@ typedef struct {
     float *y;
 } ls_cuda_dropout;
 
+/* target_hot, target_rest: the targets of the label and of the others. */
 typedef struct {
     size_t samples;
     uint32_t classes;
+    float smooth_hot, target_hot, target_rest, loss_scale;
     const float *logits, *weight;
     const int32_t *label;
     float *loss;
-    int32_t *correct;
+    int32_t *place, *predicted;
     float *dlogits, *probability;
 } ls_cuda_softmax_loss;
 
 typedef struct {
     size_t samples;
     uint32_t outputs;
+    float smooth_hot, smooth_all, loss_scale;
+    const float *logits, *target, *weight;
+    const int32_t *label;
+    float *loss;
+    int32_t *place, *predicted;
+    float *absolute_error, *squared_error, *dlogits, *probability;
+} ls_cuda_sigmoid_loss;
+
+typedef struct {
+    size_t samples;
+    uint32_t outputs;
+    int32_t absolute;
+    float loss_scale;
     const float *prediction, *target, *weight;
-    float *loss, *absolute_error, *dprediction;
-} ls_cuda_squared_loss;
+    float *loss, *absolute_error, *squared_error, *dprediction;
+} ls_cuda_regression_loss;
 
 /* -- the parameter arena ---------------------------------------------------------------------- */
 
