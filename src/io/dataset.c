@@ -7,8 +7,8 @@
  *
  * The identity is the SHA-256 of, in this order: a line of text with shape, task, counts, store and
  * scale; then per part (train, test) the stored bytes of its samples in order, its labels as
- * little-endian 32-bit integers or its targets as 32-bit floats. The paths do not enter: the same
- * contents elsewhere are the same data.
+ * little-endian 32-bit integers or its targets as 32-bit floats, and its weights as 32-bit floats
+ * where it has some. The paths do not enter: the same contents elsewhere are the same data.
  */
 #include "io/dataset.h"
 
@@ -108,6 +108,15 @@ ls_status ls_dataset_add_run(ls_dataset *dataset, ls_part part, ls_run run)
     return LS_OK;
 }
 
+ls_status ls_dataset_add_weights(ls_dataset *dataset)
+{
+    ls_part_data *data = &dataset->part[LS_PART_TRAIN];
+    data->weight = calloc(data->stored + 1, sizeof *data->weight);
+    if (!data->weight) return ls_fail(LS_ERR_MEMORY, "no memory for %zu weights", data->stored);
+    dataset->info.weighted = true;
+    return LS_OK;
+}
+
 ls_status ls_dataset_warn(ls_dataset *dataset, const char *format, ...)
 {
     char line[LS_MESSAGE_BYTES];
@@ -149,7 +158,7 @@ ls_status ls_dataset_leave_out(ls_dataset *dataset, ls_part part, size_t index)
 
 /* -- what all formats have in common --------------------------------------------------------- */
 
-/* Close the gaps that bad samples leave in labels and targets; kept[i] says where sample i lies. */
+/* Close the gaps that bad samples leave in labels, targets and weights; kept[i] says where sample i lies. */
 static ls_status drop_bad(ls_dataset *dataset, ls_part part)
 {
     ls_part_data *data = &dataset->part[part];
@@ -163,6 +172,7 @@ static ls_status drop_bad(ls_dataset *dataset, ls_part part)
         if (data->bad[i]) continue;
         data->kept[count] = (uint32_t)i;
         if (data->label) data->label[count] = data->label[i];
+        if (data->weight) data->weight[count] = data->weight[i];
         if (data->target) {
             memmove(data->target + count * outputs, data->target + i * outputs,
                     outputs * sizeof(float));
@@ -247,6 +257,7 @@ static void identify_part(const ls_dataset *dataset, ls_part part, ls_sha256 *sh
     if (data->target) {
         ls_sha256_update(sha, data->target, count * dataset->info.outputs * sizeof *data->target);
     }
+    if (data->weight) ls_sha256_update(sha, data->weight, count * sizeof *data->weight);
 }
 
 static void identify(ls_dataset *dataset)
@@ -256,11 +267,12 @@ static void identify(ls_dataset *dataset)
     char scale[64], text[512];
     ls_scale_name(&dataset->scale, scale, sizeof scale);
     const int chars = snprintf(
-        text, sizeof text, "%s %zux%zux%zu, %s %zu, train %zu, test %zu, %s, %s\n",
+        text, sizeof text, "%s %zux%zux%zu, %s %zu, train %zu, test %zu, %s, %s%s\n",
         info->is_image ? "image" : "table", info->height, info->width, info->channels,
         info->task == LS_TASK_CLASSIFY ? "classes" : "outputs",
         info->task == LS_TASK_CLASSIFY ? info->classes : info->outputs, info->count[LS_PART_TRAIN],
-        info->count[LS_PART_TEST], store_name[dataset->store], scale);
+        info->count[LS_PART_TEST], store_name[dataset->store], scale,
+        info->weighted ? ", weighted" : "");
     ls_sha256 sha;
     ls_sha256_init(&sha);
     ls_sha256_update(&sha, text, (size_t)chars);
@@ -342,6 +354,7 @@ void ls_dataset_close(ls_dataset *dataset)
         free(data->values);
         free(data->label);
         free(data->target);
+        free(data->weight);
         free(data->bad);
         free(data->kept);
     }
@@ -376,6 +389,12 @@ const char *ls_dataset_warnings(const ls_dataset *dataset)
 int32_t ls_dataset_label(const ls_dataset *dataset, ls_part part, size_t index)
 {
     return dataset->part[part].label[index];
+}
+
+float ls_dataset_weight(const ls_dataset *dataset, size_t index)
+{
+    const float *weight = dataset->part[LS_PART_TRAIN].weight;
+    return weight ? weight[index] : 1.0f;
 }
 
 void ls_dataset_target(const ls_dataset *dataset, ls_part part, size_t index, float *y)

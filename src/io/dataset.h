@@ -11,8 +11,8 @@
  *   cifar10:DIR    the binary release: data_batch_*.bin, test_batch.bin
  *   idx:DIR        MNIST layout: {train,t10k}-{images-idx3,labels-idx1}-ubyte
  *   csv:FILE[,label=last|first|N][,header=no|yes][,task=class|regress][,outputs=K]
- *           [,test=every:5|FILE|none]
- *   npy:X.npy,Y.npy[,test=X.npy,Y.npy]
+ *           [,weights=last|first|N][,test=every:5|FILE|none]
+ *   npy:X.npy,Y.npy[,weights=W.npy][,test=X.npy,Y.npy]
  *
  * each then with [,scale=255|16|none|standard] (digits: 16 unless given, for its pixels are 0..16;
  * other images of bytes: 255; all else: none) and, but for digits, with [,bad=stop|skip]. The
@@ -49,6 +49,7 @@ typedef struct {
     ls_task task;
     size_t classes;                  /* CLASSIFY: labels are 0 .. classes-1 */
     size_t outputs;                  /* REGRESS: numbers per target */
+    bool weighted;                   /* training samples have weights of their own */
     size_t count[LS_PART_COUNT];     /* samples; count[LS_PART_TEST] may be 0 */
 } ls_dataset_info;
 
@@ -62,7 +63,7 @@ void ls_dataset_close(ls_dataset *dataset); /* accepts NULL */
 const ls_dataset_info *ls_dataset_describe(const ls_dataset *dataset);
 
 /* The spec as given, and 64 hexadecimal digits that identify the contents: the SHA-256 of shape,
- * task, scale and of every sample's bytes and label. Equal identities feed a network equal
+ * task, scale and of every sample's bytes, label and weight. Equal identities feed a network equal
  * numbers. */
 const char *ls_dataset_spec(const ls_dataset *dataset);
 const char *ls_dataset_identity(const ls_dataset *dataset);
@@ -88,6 +89,8 @@ const float *ls_dataset_table(const ls_dataset *dataset);
 int32_t ls_dataset_label(const ls_dataset *dataset, ls_part part, size_t index);
 /* REGRESS: its targets, into y[outputs]. */
 void ls_dataset_target(const ls_dataset *dataset, ls_part part, size_t index, float *y);
+/* The weight of a training sample, 0 or more; 1 where the data has none. */
+float ls_dataset_weight(const ls_dataset *dataset, size_t index);
 
 /* What `lockstep data verify` shows: counts, shape, classes and their numbers, ranges, warnings.
  * Owns: *text is the caller's to free. Errors: MEMORY. */

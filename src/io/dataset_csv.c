@@ -2,11 +2,14 @@
 /* dataset_csv.c -- a table of numbers, a record a line: features and a label or targets.
  *
  *     csv:FILE[,label=last|first|N][,header=no|yes][,task=class|regress][,outputs=K]
- *         [,test=every:K|FILE|none][,scale=none|255|16|standard][,bad=stop|skip]
+ *         [,weights=last|first|N][,test=every:K|FILE|none][,scale=none|255|16|standard]
+ *         [,bad=stop|skip]
  *
  * The first record fixes the number of fields F. The label (task=class) is one field; the targets
  * (task=regress) are K neighbouring ones: the last K, the first K, or fields N .. N+K-1; the other
- * F - K are the features, in order. A label is a whole number 0 .. 65535 (3.0 is one), and the
+ * F - K are the features, in order; with weights=, that field is the sample's weight, 0 or more, and
+ * no feature. A test part has the field too, and its weights are checked, but evaluation does not
+ * weigh. A label is a whole number 0 .. 65535 (3.0 is one), and the
  * number of classes is the largest of both parts plus 1.
  *
  * Decided, where CSV files differ:
@@ -36,6 +39,8 @@ typedef struct {
     size_t answers;        /* label or target fields */
     const char *label;     /* "last", "first" or a number's digits */
     size_t first_answer;   /* 0-based field of the first; known with the number of fields */
+    const char *weights;   /* as label, or NULL: no weights */
+    size_t weight;         /* 0-based field; `fields`: there is none */
     size_t fields;         /* of a record; 0: not known yet */
 } table_options;
 
@@ -65,25 +70,35 @@ static ls_status read_test_option(const ls_spec *spec, table_options *options)
     return LS_OK;
 }
 
+/* `key` names a field: last, first, or its number from 1. */
+static ls_status check_field_name(const char *key, const char *value)
+{
+    size_t field;
+    if (strcmp(value, "last") == 0 || strcmp(value, "first") == 0 ||
+        ls_text_whole(value, 1, LS_CLASSES_MAX, &field)) {
+        return LS_OK;
+    }
+    return ls_fail(LS_ERR_ARGUMENT,
+                   "data spec csv: %s=%s, expected last, first or a field's number from 1", key,
+                   value);
+}
+
 static ls_status read_options(ls_dataset *dataset, table_options *options)
 {
     static const char *const no_yes[] = { "no", "yes", NULL };
     static const char *const tasks[] = { "class", "regress", NULL };
     const ls_spec *spec = &dataset->spec;
     const ls_spec_item *label = ls_spec_find(spec, "label");
+    const ls_spec_item *weights = ls_spec_find(spec, "weights");
     int header = 0, task = 0;
-    size_t field = 0;
-    *options = (table_options){ .answers = 1, .label = label ? label->value : "last" };
+    *options = (table_options){ .answers = 1, .label = label ? label->value : "last",
+                                .weights = weights ? weights->value : NULL };
     LS_TRY(ls_spec_choice(spec, "header", no_yes, &header));
     LS_TRY(ls_spec_choice(spec, "task", tasks, &task));
     LS_TRY(ls_spec_whole(spec, "outputs", 1, LS_CLASSES_MAX, &options->answers));
     LS_TRY(read_test_option(spec, options));
-    if (strcmp(options->label, "last") != 0 && strcmp(options->label, "first") != 0 &&
-        !ls_text_whole(options->label, 1, LS_CLASSES_MAX, &field)) {
-        return ls_fail(LS_ERR_ARGUMENT,
-                       "data spec csv: label=%s, expected last, first or a field's number from 1",
-                       options->label);
-    }
+    LS_TRY(check_field_name("label", options->label));
+    if (weights) LS_TRY(check_field_name("weights", weights->value));
     if (ls_spec_find(spec, "outputs") && task == 0) {
         return ls_fail(LS_ERR_ARGUMENT, "data spec csv: outputs=%zu goes with task=regress",
                        options->answers);
@@ -96,11 +111,37 @@ static ls_status read_options(ls_dataset *dataset, table_options *options)
 
 /* -- first pass ------------------------------------------------------------------------------ */
 
+/* The first of `count` fields that `name` says. */
+static size_t field_named(const char *name, size_t fields, size_t count)
+{
+    size_t first = 1;
+    if (strcmp(name, "last") == 0) return fields - count;
+    (void)ls_text_whole(name, 1, LS_CLASSES_MAX, &first); /* else "first" */
+    return first - 1;
+}
+
+/* Which field is the weight; the answers are known. */
+static ls_status fix_weight(const table *t, table_options *options)
+{
+    options->weight = options->fields;
+    if (!options->weights) return LS_OK;
+    const size_t weight = field_named(options->weights, options->fields, 1);
+    const size_t first = options->first_answer, end = first + options->answers;
+    if (weight >= options->fields || (weight >= first && weight < end)) {
+        return ls_fail(LS_ERR_ARGUMENT,
+                       "data spec csv: weights=%s is field %zu, expected one of the %zu in %s that "
+                       "is no label", options->weights, weight + 1, options->fields, t->name);
+    }
+    options->weight = weight;
+    return LS_OK;
+}
+
 /* The first record fixes how many fields there are and which are answers. */
 static ls_status fix_fields(const table *t, const ls_csv_span *line, table_options *options)
 {
     const size_t fields = ls_csv_field_count(line);
-    if (fields <= options->answers) {
+    const size_t others = options->answers + (options->weights ? 1 : 0); /* no features */
+    if (fields <= others) {
         const char separator = memchr(line->text, ';', line->chars)    ? ';'
                                : memchr(line->text, '\t', line->chars) ? '\t'
                                                                        : '\0';
@@ -108,17 +149,12 @@ static ls_status fix_fields(const table *t, const ls_csv_span *line, table_optio
                        "%s: line %zu (byte %zu): %zu field%s, expected at least %zu, separated by "
                        "commas%s",
                        t->name, line->number, line->offset, fields, fields == 1 ? "" : "s",
-                       options->answers + 1,
+                       others + 1,
                        separator == ';'    ? "; found semicolons"
                        : separator == '\t' ? "; found tabs"
                                            : "");
     }
-    size_t first = 0;
-    if (strcmp(options->label, "last") == 0) {
-        first = fields - options->answers;
-    } else if (ls_text_whole(options->label, 1, LS_CLASSES_MAX, &first)) {
-        first--;
-    }
+    const size_t first = field_named(options->label, fields, options->answers);
     if (first + options->answers > fields) {
         return ls_fail(LS_ERR_ARGUMENT,
                        "data spec csv: label=%s with %zu of them, but %s has %zu fields",
@@ -126,7 +162,7 @@ static ls_status fix_fields(const table *t, const ls_csv_span *line, table_optio
     }
     options->fields = fields;
     options->first_answer = first;
-    return LS_OK;
+    return fix_weight(t, options);
 }
 
 static ls_status check_line_ends(const table *t, const ls_csv_span *line)
@@ -249,11 +285,22 @@ static ls_status fail_label(ls_dataset *dataset, const table *t, const ls_csv_sp
                                  ls_csv_shown(field, shown), LS_CLASSES_MAX - 1);
 }
 
+static ls_status fail_weight(ls_dataset *dataset, const table *t, const ls_csv_span *line,
+                             const ls_csv_span *field)
+{
+    char shown[LS_CSV_SHOWN_BYTES];
+    return ls_dataset_bad_record(dataset,
+                                 "%s: line %zu, field %zu (byte %zu): weight %s, expected 0 or more",
+                                 t->name, line->number, field->number, field->offset,
+                                 ls_csv_shown(field, shown));
+}
+
 /* Where one record goes. */
 typedef struct {
     float *features;
     float *targets; /* or NULL */
     int32_t *label; /* or NULL */
+    float *weight;  /* or NULL */
 } record_place;
 
 /* *good: whether all of the line could be read. */
@@ -268,7 +315,10 @@ static ls_status read_record(ls_dataset *dataset, const table *t, const table_op
         const ls_csv_verdict verdict = ls_csv_number(&field, &value, &exact);
         if (verdict != LS_CSV_NUMBER) return fail_number(dataset, t, line, &field, verdict);
         const size_t place = field.number - 1;
-        if (place < options->first_answer || place >= options->first_answer + options->answers) {
+        if (place == options->weight) {
+            if (value < 0) return fail_weight(dataset, t, line, &field);
+            if (to.weight) *to.weight = value + 0.0f; /* -0 is 0 */
+        } else if (place < options->first_answer || place >= options->first_answer + options->answers) {
             *to.features++ = value;
         } else if (to.targets) {
             *to.targets++ = value;
@@ -305,6 +355,7 @@ static record_place place_of(const ls_dataset *dataset, ls_part part, size_t ind
         .features = data->values + index * dataset->info.channels,
         .targets = data->target ? data->target + index * dataset->info.outputs : NULL,
         .label = data->label ? data->label + index : NULL,
+        .weight = data->weight ? data->weight + index : NULL,
     };
 }
 
@@ -330,10 +381,11 @@ static ls_status read_table(ls_dataset *dataset, table *t, table_options *option
     LS_TRY(scan(dataset, t, options));
     dataset->store = LS_STORE_F32;
     dataset->info.height = dataset->info.width = 1;
-    dataset->info.channels = options->fields - options->answers;
+    dataset->info.channels = options->fields - options->answers - (options->weights ? 1 : 0);
     for (int part = 0; part < LS_PART_COUNT; part++) {
         LS_TRY(alloc_part(dataset, t, (ls_part)part));
     }
+    if (options->weights && t->good[LS_PART_TRAIN] > 0) LS_TRY(ls_dataset_add_weights(dataset));
     return read_numbers(dataset, t, options);
 }
 
@@ -369,12 +421,13 @@ static ls_status open_csv(ls_dataset *dataset)
 }
 
 static const char *const csv_keys[] = { "label", "header", "task", "outputs",
-                                        "test",  "scale",  "bad",  NULL };
+                                        "test",  "scale",  "bad",  "weights", NULL };
 
 const ls_dataset_format ls_dataset_csv = {
     .kind = "csv",
     .usage = "csv:FILE[,label=last|first|N][,header=no|yes][,task=class|regress][,outputs=K]"
-             "[,test=every:5|FILE|none][,scale=none|255|standard][,bad=stop|skip]",
+             "[,weights=last|first|N][,test=every:5|FILE|none][,scale=none|255|standard]"
+             "[,bad=stop|skip]",
     .keys = csv_keys,
     .files = 1,
     .open = open_csv,

@@ -83,6 +83,7 @@ typedef struct {
     float *values;          /* owned: samples that were parsed from text; else NULL */
     int32_t *label;         /* owned: [stored], CLASSIFY */
     float *target;          /* owned: [stored, outputs], REGRESS */
+    float *weight;          /* owned: [stored] TRAIN: samples' own; NULL: all 1 */
     bool *bad;              /* owned: [stored] samples to leave out; NULL: none */
     uint32_t *kept;         /* owned: [count] stored index of each sample; NULL: all are kept */
 } ls_part_data;
@@ -139,6 +140,9 @@ bool ls_dataset_has_file(const char *folder, const char *name);
 
 /* Append a run to a part and make its label or target array longer. */
 LS_MUST_USE ls_status ls_dataset_add_run(ls_dataset *dataset, ls_part part, ls_run run);
+
+/* Make a weight of 0 for each training sample added so far; the data is weighted. */
+LS_MUST_USE ls_status ls_dataset_add_weights(ls_dataset *dataset);
 
 /* A record is bad: FORMAT with the text, or, with bad=skip, a warning and LS_OK. */
 LS_MUST_USE ls_status ls_dataset_bad_record(ls_dataset *dataset, const char *format, ...)

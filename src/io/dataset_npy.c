@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* dataset_npy.c -- samples and answers as two NumPy arrays.
  *
- *     npy:X.npy,Y.npy[,test=X.npy,Y.npy][,scale=...][,bad=stop|skip]
+ *     npy:X.npy,Y.npy[,weights=W.npy][,test=X.npy,Y.npy][,scale=...][,bad=stop|skip]
  *
  * X: little-endian f4 or f8, or u1, in C order.   [N] or [N, C]   tables of 1 or C numbers
  *                                                 [N, H, W] or [N, H, W, C]   images
  * Y: i4, i8 or u1, [N] or [N, 1]: labels, whole numbers 0 .. 65535; the number of classes is the
  *    largest of both parts and 1.   f4 or f8, [N] or [N, K]: targets (regression).
+ * W: any of these types, [N] or [N, 1]: weights of the training samples, 0 or more.
  *
  * A .npy file [R. Kern, "A simple file format for NumPy arrays", NumPy Enhancement Proposal 1,
  * 2007]:
@@ -313,6 +314,35 @@ static void read_target(ls_dataset *dataset, ls_part part, const array *y, size_
     for (size_t k = 0; k < y->per_record; k++) to[k] = (float)read_float(y, n * y->per_record + k);
 }
 
+/* -- weights --------------------------------------------------------------------------------- */
+
+static ls_status read_weight(ls_dataset *dataset, const array *w, size_t n)
+{
+    const double weight = is_float(w) ? read_float(w, n) : (double)read_whole(w, n);
+    if (weight >= 0 && isfinite((float)weight)) {
+        dataset->part[LS_PART_TRAIN].weight[n] = (float)weight + 0.0f; /* -0 is 0 */
+        return LS_OK;
+    }
+    LS_TRY(ls_dataset_bad_record(dataset, "%s: record %zu (byte %zu): weight %g, expected a finite "
+                                 "32-bit number, 0 or more", w->file->path, n + 1,
+                                 element_at(w, n), weight));
+    return ls_dataset_leave_out(dataset, LS_PART_TRAIN, n);
+}
+
+static ls_status open_weights(ls_dataset *dataset, const char *path)
+{
+    const size_t count = dataset->part[LS_PART_TRAIN].stored;
+    array w;
+    LS_TRY(open_array(dataset, path, &w));
+    if (w.dims > 2 || w.per_record != 1 || w.shape[0] != count) {
+        return ls_fail(LS_ERR_FORMAT, "%s: %zu records of %zu numbers, expected a weight for each "
+                       "of the %zu training samples", path, w.shape[0], w.per_record, count);
+    }
+    LS_TRY(ls_dataset_add_weights(dataset));
+    for (size_t n = 0; n < count; n++) LS_TRY(read_weight(dataset, &w, n));
+    return LS_OK;
+}
+
 /* -- opening --------------------------------------------------------------------------------- */
 
 static ls_status check_kinds(const array *x, const array *y)
@@ -403,20 +433,23 @@ static ls_status open_npy(ls_dataset *dataset)
 {
     const ls_spec *spec = &dataset->spec;
     const ls_spec_item *test = ls_spec_find(spec, "test");
+    const ls_spec_item *weights = ls_spec_find(spec, "weights");
     if (test && !test->second && strcmp(test->value, "none") != 0) {
         return ls_fail(LS_ERR_ARGUMENT, "data spec npy: test=%s, expected test=X.npy,Y.npy",
                        test->value);
     }
     LS_TRY(open_part(dataset, LS_PART_TRAIN, ls_spec_file(spec, 0), ls_spec_file(spec, 1)));
+    if (weights) LS_TRY(open_weights(dataset, weights->value));
     if (!test || !test->second) return LS_OK;
     return open_part(dataset, LS_PART_TEST, test->value, test->second);
 }
 
-static const char *const npy_keys[] = { "test", "scale", "bad", NULL };
+static const char *const npy_keys[] = { "weights", "test", "scale", "bad", NULL };
 
 const ls_dataset_format ls_dataset_npy = {
     .kind = "npy",
-    .usage = "npy:X.npy,Y.npy[,test=X.npy,Y.npy][,scale=255|none|standard][,bad=stop|skip]",
+    .usage = "npy:X.npy,Y.npy[,weights=W.npy][,test=X.npy,Y.npy][,scale=255|none|standard]"
+             "[,bad=stop|skip]",
     .keys = npy_keys,
     .files = 2,
     .open = open_npy,

@@ -122,6 +122,21 @@ static void say_targets(FILE *out, const ls_dataset *dataset)
     }
 }
 
+/* Range and sum of the training samples' weights. */
+static void say_weights(FILE *out, const ls_dataset *dataset)
+{
+    if (!dataset->info.weighted) return;
+    const size_t count = dataset->info.count[LS_PART_TRAIN];
+    double low = ls_dataset_weight(dataset, 0), high = low, sum = 0;
+    for (size_t i = 0; i < count; i++) {
+        const double w = ls_dataset_weight(dataset, i);
+        low = w < low ? w : low;
+        high = w > high ? w : high;
+        sum += w;
+    }
+    fprintf(out, "weights    %g .. %g, mean %.6g\n", low, high, sum / (double)count);
+}
+
 static void say_warnings(FILE *out, const ls_dataset *dataset)
 {
     const char *warning = ls_dataset_warnings(dataset);
@@ -145,6 +160,7 @@ ls_status ls_dataset_report(const ls_dataset *dataset, char **text)
         say_scale(page.out, dataset);
         say_ranges(page.out, dataset);
         say_targets(page.out, dataset);
+        say_weights(page.out, dataset);
         say_classes(page.out, dataset, count);
         say_warnings(page.out, dataset);
         status = ls_page_end(&page, text);

@@ -44,7 +44,7 @@ enum { SLOT_ALIGNMENT = 64 };
 
 /* Where the arrays of one slot begin, in bytes; the slot's own extent is `bytes`. */
 typedef struct {
-    size_t x, answer, index, bytes;
+    size_t x, answer, weight, index, bytes;
 } slot_layout;
 
 typedef struct {
@@ -101,6 +101,11 @@ static size_t rank_capacity(const ls_pipeline_config *config, int rank)
     return in_last > most ? in_last : most;
 }
 
+static bool has_weights(const ls_pipeline_config *config)
+{
+    return config->class_weight || ls_dataset_describe(config->dataset)->weighted;
+}
+
 static slot_layout layout_of(const ls_pipeline_config *config, int rank)
 {
     const ls_dataset_info *info = ls_dataset_describe(config->dataset);
@@ -109,7 +114,8 @@ static slot_layout layout_of(const ls_pipeline_config *config, int rank)
                                                          : info->outputs * sizeof(float);
     slot_layout at = { .x = 0 };
     at.answer = round_up(capacity * ls_dataset_raw_bytes(info));
-    at.index = at.answer + round_up(capacity * answer);
+    at.weight = at.answer + round_up(capacity * answer);
+    at.index = at.weight + round_up(has_weights(config) ? capacity * sizeof(float) : 0);
     at.bytes = at.index + round_up(capacity * sizeof(uint32_t));
     if (at.bytes == 0) at.bytes = SLOT_ALIGNMENT; /* a rank without samples has slots too */
     return at;
@@ -138,6 +144,7 @@ typedef struct {
     char *x;         /* [capacity, ls_dataset_raw_bytes] */
     int32_t *label;  /* [capacity] CLASSIFY, else NULL */
     float *target;   /* [capacity, outputs] REGRESS, else NULL */
+    float *weight;   /* [capacity], or NULL: all 1 */
     uint32_t *index; /* [capacity] */
 } slot_arrays;
 
@@ -152,6 +159,7 @@ static slot_arrays slot_at(const ls_pipeline *p, int rank, uint64_t turn)
         .x = (void *)(base + queue->layout.x),
         .label = classify ? answer : NULL,
         .target = classify ? NULL : answer,
+        .weight = has_weights(&p->config) ? (void *)(base + queue->layout.weight) : NULL,
         .index = (void *)(base + queue->layout.index),
     };
 }
@@ -164,8 +172,10 @@ static size_t turn_samples(const ls_pipeline *p, uint64_t turn)
 }
 
 /* Write sample `index` of the training part as row `row`. */
-static void fill_row(const ls_dataset *dataset, const slot_arrays *slot, size_t row, uint32_t index)
+static void fill_row(const ls_pipeline_config *config, const slot_arrays *slot, size_t row,
+                     uint32_t index)
 {
+    const ls_dataset *dataset = config->dataset;
     const ls_dataset_info *info = ls_dataset_describe(dataset);
     ls_dataset_read_raw(dataset, LS_PART_TRAIN, index, slot->x + row * ls_dataset_raw_bytes(info));
     slot->index[row] = index;
@@ -173,6 +183,10 @@ static void fill_row(const ls_dataset *dataset, const slot_arrays *slot, size_t 
         slot->label[row] = ls_dataset_label(dataset, LS_PART_TRAIN, index);
     } else {
         ls_dataset_target(dataset, LS_PART_TRAIN, index, slot->target + row * info->outputs);
+    }
+    if (slot->weight) {
+        const float of_class = config->class_weight ? config->class_weight[slot->label[row]] : 1.0f;
+        slot->weight[row] = ls_dataset_weight(dataset, index) * of_class;
     }
 }
 
@@ -190,7 +204,7 @@ static void fill_slot(const ls_pipeline *p, const uint32_t *order, int rank, uin
             if (s % p->config.accumulate != pass) continue;
             const size_t stop = ls_shard_begin(s + 1, samples, shards);
             for (size_t i = ls_shard_begin(s, samples, shards); i < stop; i++) {
-                fill_row(p->config.dataset, &slot, row++, step_order[i]);
+                fill_row(&p->config, &slot, row++, step_order[i]);
             }
         }
     }
@@ -370,6 +384,7 @@ ls_status ls_pipeline_next(ls_pipeline *p, int rank, ls_batch *out)
         .x = slot.x,
         .label = slot.label,
         .target = slot.target,
+        .weight = slot.weight,
         .index = slot.index,
     };
     queue->taken++;

@@ -20,6 +20,7 @@ typedef struct {
     uint64_t seed;
     bool shuffle, drop_remainder;
     size_t global_batch;
+    const float *class_weight; /* borrowed, [classes], or NULL: all 1 */
     int world_size, shard_count, accumulate;
     int reader_count;          /* threads that fill slots, >= 1 */
     int depth;                 /* slots per rank, >= 2 */
@@ -37,6 +38,7 @@ typedef struct {
     const void *x;            /* [samples, ls_dataset_raw_bytes] as ls_dataset_read_raw gives them */
     const int32_t *label;     /* [samples] CLASSIFY, else NULL */
     const float *target;      /* [samples, outputs] REGRESS, else NULL */
+    const float *weight;      /* [samples] (the sample's * its class's), or NULL: all 1 */
     const uint32_t *index;    /* [samples] the sample's index in the training part */
 } ls_batch;
 

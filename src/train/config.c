@@ -53,6 +53,8 @@ static const ls_option options[] = {
       LS_OPTION_BITS, FLAG(shuffle) },
     { "drop-remainder", "yes|no", "leave out an epoch's last batch if it is short", "Data",
       LS_OPTION_BITS, FLAG(drop_remainder) },
+    { "class-weights", "0=1,3=2.5|balanced|none", "what a sample weighs by its class", "Data",
+      LS_OPTION_BITS, TEXT(class_weights) },
     { "readers", "R", "threads that read samples", "Data",
       LS_OPTION_FREE, INT(readers, 1, 64) },
 
@@ -146,6 +148,8 @@ void ls_config_init(ls_config *config)
 {
     *config = (ls_config){
         .devices = "auto",
+        .class_weights = "none",
+        .metrics = "auto",
         .optimizer = LS_OPTIMIZER_ADAM,
         .momentum = 0.9,
         .beta1 = 0.9,

@@ -54,6 +54,8 @@ enum { LS_TEXT_BYTES = 1024 };
 
 typedef struct {
     char model[LS_TEXT_BYTES], data[LS_TEXT_BYTES], devices[LS_TEXT_BYTES];
+    char class_weights[LS_TEXT_BYTES]; /* class_weights.h */
+    char metrics[LS_TEXT_BYTES];       /* metrics.h; "auto" */
     uint64_t global_batch;   /* 0: replica_batch * N, or the default 32 */
     uint64_t replica_batch;  /* 0: not given */
     uint64_t epochs;         /* 0: until `steps`; both: whichever comes first */

@@ -322,6 +322,8 @@ ls_status ls_replica_load(ls_replica *replica, const ls_batch *batch)
     LS_TRY(ls_copy_to_device(&r->compute, r->index, batch->index, n * sizeof(uint32_t)));
     if (batch->label)
         LS_TRY(ls_copy_to_device(&r->compute, r->label, batch->label, n * sizeof(int32_t)));
+    if (batch->weight)
+        LS_TRY(ls_copy_to_device(&r->compute, r->weight, batch->weight, n * sizeof(float)));
     if (batch->target)
         LS_TRY(ls_copy_to_device(&r->compute, r->target, batch->target,
                                  n * config->data->outputs * sizeof(float)));
@@ -343,6 +345,7 @@ ls_pass_input ls_replica_pass(const ls_replica *replica, int pass, uint32_t epoc
         .x = r->bytes ? r->x : r->x + first * sample,
         .label = classify ? r->label + first : NULL,
         .target = classify ? NULL : r->target + first * data->outputs,
+        .weight = r->config->weighted ? r->weight + first : NULL,
         .index = r->index + first,
         .epoch = epoch,
     };

@@ -37,6 +37,7 @@ typedef struct {
     int world_size, shard_count, accumulate;
     size_t global_batch;
     size_t capacity_min;  /* rows that evaluation wants at least; 0: none */
+    bool weighted;        /* batches come with weights */
     int slot_count;       /* 0 .. LS_SLOT_MAX */
     int top_k;            /* a label among the first top_k classes counts as `top`; 0: none does */
     double l1, l2;

@@ -15,6 +15,7 @@
 #include <time.h>
 
 #include "io/sampler.h"
+#include "train/class_weights.h"
 #include "train/run.h"
 
 /* -- what the run is --------------------------------------------------------------------------- */
@@ -98,6 +99,7 @@ static ls_status open_data_and_model(ls_run *run, const ls_saved_run *saved)
                        ls_dataset_identity(run->dataset), saved->text[LS_SAVED_IDENTITY],
                        saved->text[LS_SAVED_DATA]);
     LS_TRY(open_model(run, resumed ? saved->text[LS_SAVED_MODEL] : NULL));
+    LS_TRY(ls_class_weights_create(config->class_weights, run->dataset, &run->class_weight));
     if (config->until.metric[0]
         && !ls_history_has(config->until.metric, data->task, data->count[LS_PART_TEST] > 0))
         return ls_fail(LS_ERR_ARGUMENT, "--until %s: this run has no such column (loss, %s%s)",
@@ -308,6 +310,7 @@ static void close_run(ls_run *run)
     ls_machine_close(run);
     free(run->arena_host);
     ls_run_folder_close(run->folder);
+    free(run->class_weight);
     ls_model_free(&run->model);
     ls_dataset_close(run->dataset);
 }
