@@ -84,6 +84,9 @@ static const ls_option options[] = {
     { "until", "METRIC>=X", "stop after the epoch in which this holds; also <=", "Length",
       LS_OPTION_EXTEND, FIELD(until), .type = LS_VALUE_UNTIL, .zero = "none" },
 
+    { "metrics", "LIST", "accuracy, topK, precision, recall, f1; mse, mae, r2 (auto: by the task)",
+      "Metrics", LS_OPTION_BITS, TEXT(metrics) },
+
     { "optimizer", "sgd|momentum|adam", "the update rule", "Optimizer",
       LS_OPTION_BITS, CHOICE(optimizer, optimizers, LS_OPTIMIZER_ADAM) },
     { "lr", "X", "learning rate (auto: adam 0.001, others 0.01)", "Optimizer",

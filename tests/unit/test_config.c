@@ -39,6 +39,7 @@ static void test_the_table_has_every_documented_option_once(void **state)
         "allreduce", "order", "precision", "seed", "threads", "readers", "bucket", "reduction",
         "schedule", "warmup", "l1", "l2", "p2p", "out", "resume", "init", "until", "check-every",
         "save-every", "timeout", "explain-step", "shuffle", "drop-remainder",
+        "class-weights", "metrics",
     };
     size_t count = 0;
     for (const ls_option *o = ls_option_table(); o->name; o++, count++) {
@@ -371,7 +372,7 @@ static void test_what_makes_the_bits_may_not_change_on_resumption(void **state)
     static const char *const bits[] = {
         "global-batch", "optimizer", "lr", "momentum", "beta1", "beta2", "epsilon", "schedule",
         "warmup", "l1", "l2", "shards", "reduction", "order", "precision", "seed", "shuffle",
-        "drop-remainder", NULL
+        "drop-remainder", "class-weights", "metrics", NULL
     };
     static const char *const extend[] = { "epochs", "steps", "until", NULL };
     for (const ls_option *o = ls_option_table(); o->name; o++) {
