@@ -158,7 +158,8 @@ ls_status ls_dataset_leave_out(ls_dataset *dataset, ls_part part, size_t index)
 
 /* -- what all formats have in common --------------------------------------------------------- */
 
-/* Close the gaps that bad samples leave in labels, targets and weights; kept[i] says where sample i lies. */
+/* Close the gaps that bad samples leave in labels, targets and weights; kept[i] says where sample i
+ * lies. */
 static ls_status drop_bad(ls_dataset *dataset, ls_part part)
 {
     ls_part_data *data = &dataset->part[part];

@@ -7,10 +7,10 @@
  *
  * The first record fixes the number of fields F. The label (task=class) is one field; the targets
  * (task=regress) are K neighbouring ones: the last K, the first K, or fields N .. N+K-1; the other
- * F - K are the features, in order; with weights=, that field is the sample's weight, 0 or more, and
- * no feature. A test part has the field too, and its weights are checked, but evaluation does not
- * weigh. A label is a whole number 0 .. 65535 (3.0 is one), and the
- * number of classes is the largest of both parts plus 1.
+ * F - K are the features, in order; with weights=, that field is the sample's weight, 0 or more,
+ * and no feature. A test part has the field too, and its weights are checked, but evaluation does
+ * not weigh. A label is a whole number 0 .. 65535 (3.0 is one), and the number of classes is the
+ * largest of both parts plus 1.
  *
  * Decided, where CSV files differ:
  *   - an empty line is a bad record, at the end of the file too;
@@ -290,8 +290,8 @@ static ls_status fail_weight(ls_dataset *dataset, const table *t, const ls_csv_s
 {
     char shown[LS_CSV_SHOWN_BYTES];
     return ls_dataset_bad_record(dataset,
-                                 "%s: line %zu, field %zu (byte %zu): weight %s, expected 0 or more",
-                                 t->name, line->number, field->number, field->offset,
+                                 "%s: line %zu, field %zu (byte %zu): weight %s, expected 0 or "
+                                 "more", t->name, line->number, field->number, field->offset,
                                  ls_csv_shown(field, shown));
 }
 
@@ -308,6 +308,7 @@ static ls_status read_record(ls_dataset *dataset, const table *t, const table_op
                              const ls_csv_span *line, record_place to, bool *good)
 {
     ls_csv_span field = { .text = NULL };
+    const size_t first = options->first_answer;
     *good = false;
     while (ls_csv_next_field(line, &field)) {
         float value = 0;
@@ -318,7 +319,7 @@ static ls_status read_record(ls_dataset *dataset, const table *t, const table_op
         if (place == options->weight) {
             if (value < 0) return fail_weight(dataset, t, line, &field);
             if (to.weight) *to.weight = value + 0.0f; /* -0 is 0 */
-        } else if (place < options->first_answer || place >= options->first_answer + options->answers) {
+        } else if (place < first || place >= first + options->answers) {
             *to.features++ = value;
         } else if (to.targets) {
             *to.targets++ = value;

@@ -79,6 +79,34 @@ static void test_a_short_batch_weighs_every_sample_alike(void **state)
     check_lin1("1,0\n2,0\n3,0\n4,0\n5,0\n", 11, 22, 0.78);
 }
 
+/* Weights 1 1 0 1: the sum 1 + 4 + 16 over four samples, or over a weight of 3; a mean of two local
+ * weighted means would say 9.25. */
+static void test_a_mean_divides_by_samples_and_a_weighted_mean_by_weights(void **state)
+{
+    (void)state;
+    static const char *const reductions[] = { "mean", "weighted-mean" };
+    const double loss[] = { 5.25, 7 };
+    training *t = lin1_create("1,0,1\n2,0,1\n3,0,0\n4,0,1\n");
+    char data[600];
+    snprintf(data, sizeof data, "csv:%s,task=regress,label=2,weights=last,test=none",
+             training_path(t, "data.csv"));
+    training_set(t, "data", data);
+    for (int k = 0; k < 2; k++) {
+        float first = 0;
+        training_set(t, "reduction", reductions[k]);
+        for (int d = 0; d < DEVICES; d++) {
+            training_set(t, "devices", devices[d]);
+            training_must_run(t);
+            assert_near(t->step[0].loss, loss[k], 1e-12);
+            assert_near(t->step[0].grad_norm, 2 * loss[k], 1e-6);
+            assert_near((double)lin1_weight(t), 1 - 0.02 * loss[k], 1e-7);
+            if (d == 0) first = lin1_weight(t);
+            assert_true(lin1_weight(t) == first);
+        }
+    }
+    training_destroy(t);
+}
+
 static void test_regularisation_counts_once(void **state)
 {
     (void)state;
@@ -239,6 +267,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_loss_and_gradient_do_not_depend_on_the_number_of_replicas),
         cmocka_unit_test(test_a_short_batch_weighs_every_sample_alike),
+        cmocka_unit_test(test_a_mean_divides_by_samples_and_a_weighted_mean_by_weights),
         cmocka_unit_test(test_regularisation_counts_once),
         cmocka_unit_test(test_accumulation_is_the_big_batch),
         cmocka_unit_test(test_no_window_is_dropped_and_counts_are_counted),
