@@ -25,7 +25,7 @@ import sys
 SOURCES = {
     "": "crc32c nearest page pool sha256 status thread wait",
     "device": "device host pcie ring_order topology",
-    "kernels": "fold kernels",
+    "kernels": "fold kernels row_merge",
     "kernels/reference": ("activation arena batch_sum batchnorm conv decode dropout gemm loss "
                           "pool shard_sums table whole"),
     "collectives": ("all_reduce bucket comm comm_create gather ledger link reduce_direct "
@@ -42,8 +42,8 @@ SOURCES = {
             "verify"),  # without main.c, which is not part of the library
 }
 # One micro-kernel source per op, compiled once per instruction set (src/kernels/host/host.h).
-HOST_KERNELS = ("activation arena batch_sum conv decode dropout gemm loss patch peak pool "
-                "product table tile weight_gradient whole")
+HOST_KERNELS = ("activation arena batch_sum batchnorm batchnorm_sums conv decode dropout gemm "
+                "loss patch peak pool product table tile weight_gradient whole")
 # A build links one of these: what chooses the table at run time, and the sets it chooses among.
 HOST_TABLES = {
     "x86_64": ("cpu", ["portable", "avx2", "avx512"]),
@@ -83,18 +83,18 @@ VGPU = ("driver_call driver_config driver_copy driver_device driver_error driver
 
 # -- tests: tests/support/<name>.c, tests/unit/<name>.c ----------------------------------------
 TEST_SUPPORT = ("conformance convolution data_folder faulty_device fresh_process gpu_arrays "
-                "late_device machines naive product program ranks reduction reference training "
-                "virtual_driver virtual_machine")
+                "late_device machines naive normalisation product program ranks reduction "
+                "reference training virtual_driver virtual_machine")
 # check, check-asan, check-tsan
-TESTS = ("test_activation test_all_reduce test_arena test_batch_sum test_bench test_broken_data "
-         "test_bucket test_checkpoint test_cifar10 test_cli test_config test_conv test_crc32c "
-         "test_csv test_dataset test_decode test_device test_dropout test_faults test_fold "
-         "test_gemm test_gradients test_idx test_json test_kernels test_late_streams test_link "
-         "test_loss test_model test_nearest test_npy test_numerics test_pcie test_pipeline "
-         "test_pool test_protocol test_resume test_ring test_ring_order test_run_folder "
-         "test_sampler test_schedule test_semantics test_sha256 test_shard_sums test_status "
-         "test_thread test_topology test_tree test_vgpu_driver test_vgpu_launch test_vgpu_order "
-         "test_vgpu_ptx test_whole")
+TESTS = ("test_activation test_all_reduce test_arena test_batch_sum test_batchnorm test_bench "
+         "test_broken_data test_bucket test_checkpoint test_cifar10 test_cli test_config "
+         "test_conv test_crc32c test_csv test_dataset test_decode test_device test_dropout "
+         "test_faults test_fold test_gemm test_gradients test_idx test_json test_kernels "
+         "test_late_streams test_link test_loss test_model test_nearest test_npy test_numerics "
+         "test_pcie test_pipeline test_pool test_protocol test_resume test_ring test_ring_order "
+         "test_run_folder test_sampler test_schedule test_semantics test_sha256 test_shard_sums "
+         "test_status test_thread test_topology test_tree test_vgpu_driver test_vgpu_launch "
+         "test_vgpu_order test_vgpu_ptx test_whole")
 # check only: whole trainings, too slow under a sanitizer
 TESTS_HOST = "test_golden test_lockstep"
 # check-long: exhaustive sweeps

@@ -106,8 +106,8 @@ typedef struct {
     float *merged;    /* [2 * channels] */
 } ls_batchnorm_merge_sums_args;
 
-/* dx = (gamma * inv) * fmaf(-xhat, S2 / n, dy - S1 / n). In place (dx = dy) allowed. The row of sums
- * is chosen as that of the statistics. */
+/* dx = (gamma * inv) * fmaf(-xhat, S2 / n, dy - S1 / n). In place (dx = dy) allowed. The row of
+ * sums is chosen as that of the statistics. */
 typedef struct {
     ls_batchnorm_shape shape;
     size_t samples;

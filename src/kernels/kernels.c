@@ -436,7 +436,7 @@ ls_status ls_merge(ls_stream *stream, const ls_merge_args *args)
     return enqueued(stream, kernels_of(stream)->merge(stream, args));
 }
 
-/* -- batch normalisation ------------------------------------------------------------------------ */
+/* -- batch normalisation ----------------------------------------------------------------------- */
 
 static ls_status check_samples_of(const char *op, const ls_batchnorm_shape *shape)
 {

@@ -3,15 +3,15 @@
  *
  * A task is one shard and one block of channels: its slices are chains of vector additions that
  * stay in registers, folded by the tree in a small stack. Each shard's sums land in the scratch
- * memory of the calling thread, row i for leaf i; then the fold (fold.h) adds rows up, and writes
- * pieces. A row that the fold stores in a temporary slot simply stays where it is.
+ * memory of the calling thread, row i for leaf i; then the fold (fold_rows.h) adds rows up, and
+ * writes pieces.
  *
  *     task (i, c)       x rows of shard i, channels c ..   -> sum[i][c ..]
  *     fold              sum[i] += pieces and earlier rows  -> piece, or stays
  */
-#include <limits.h>
 #include <string.h>
 
+#include "kernels/host/fold_rows.h"
 #include "kernels/host/host.h"
 #include LS_SIMD
 
@@ -103,31 +103,6 @@ static void shard_sum(void *loop_, size_t task, int thread)
     memcpy(loop->sum + leaf * loop->channels + c, tree.entry[0], n * sizeof(float));
 }
 
-/* Follow the fold's program over the shards' sums. */
-static void fold_shards(const batch_loop *loop)
-{
-    const ls_batch_sum_args *args = loop->args;
-    const ls_fold *fold = args->fold;
-    const float *temporary[UCHAR_MAX + 1]; /* slot -> the row that holds it */
-    for (int i = 0; i < fold->leaf_count; i++) {
-        float *t = loop->sum + (size_t)i * loop->channels;
-        for (int m = 0; m < fold->merge_count[i]; m++) {
-            const size_t slot = fold->merge[i][m];
-            const float *left = (int)slot < fold->piece_count
-                                    ? args->out + slot * args->piece_stride + loop->first
-                                    : temporary[slot];
-            add(t, left, t, loop->channels);
-        }
-        const size_t slot = fold->store[i];
-        if ((int)slot < fold->piece_count) {
-            memcpy(args->out + slot * args->piece_stride + loop->first, t,
-                   loop->channels * sizeof *t);
-        } else {
-            temporary[slot] = t;
-        }
-    }
-}
-
 ls_status LS_HOST(batch_sum)(ls_stream *stream, const ls_batch_sum_args *args)
 {
     if (args->fold->leaf_count == 0) return LS_OK;
@@ -139,7 +114,7 @@ ls_status LS_HOST(batch_sum)(ls_stream *stream, const ls_batch_sum_args *args)
         loop.channels = args->channels - first < fits ? args->channels - first : fits;
         loop.blocks = (loop.channels + BLOCK - 1) / BLOCK;
         ls_pool_run(stream->device->pool, leaves * loop.blocks, shard_sum, &loop);
-        fold_shards(&loop);
+        ls_fold_rows(args->fold, loop.sum, loop.channels, args->out + first, args->piece_stride);
     }
     return LS_OK;
 }

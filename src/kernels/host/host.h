@@ -13,7 +13,7 @@
  *   ls_vec_load_part(p, n)  ls_vec_store_part(p, v, n)   the first n lanes, 0 <= n <= LS_LANES;
  *                                   memory after them is not touched, lanes after them are +0
  *   ls_vec_fma(a, b, c)             a * b + c, rounded once
- *   ls_vec_add(a, b)                a + b
+ *   ls_vec_add(a, b)  ls_vec_mul(a, b)   a + b, a * b
  *   ls_vec_relu(v)                  v <= 0 ? 0 : v, so a NaN passes
  *   ls_vec_transpose(v)             v[LS_LANES], in place: lane j of v[i] <-> lane i of v[j]
  *   LS_TILE_ROWS  LS_TILE_VECTORS   the micro-kernel's tile (tile.h): rows, vector words across

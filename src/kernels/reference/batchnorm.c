@@ -167,7 +167,7 @@ ls_status ls_batchnorm_merge_sums_reference(ls_stream *stream,
     return LS_OK;
 }
 
-/* -- what a sample is normalised with ----------------------------------------------------------- */
+/* -- what a sample is normalised with ---------------------------------------------------------- */
 
 /* A channel's statistics, as a sample sees them. */
 typedef struct {

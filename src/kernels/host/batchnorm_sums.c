@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: MIT */
+/* batchnorm_sums.c -- host: batch sums of batch normalisation, vectorised over channels.
+ *
+ * A task is one slice and one block of channels: chains that stay in registers and end as a row of
+ * partials in the scratch memory of the calling thread. The calling thread then adds the rows of
+ * each leaf by the tree, a thousandth of the work:
+ *
+ *     task (slice, c)    places of a slice, channels c ..  -> partial[slice][sum][c ..]
+ *     tree               partial rows of a leaf            -> its first one
+ *
+ * Statistics take two passes, the second with the mean of the first, and go through the leaves some
+ * megabyte at a time, so that the second finds x in a cache. The gradient's two sums are made in
+ * one pass.
+ *
+ * A limit: 2^19 slices of a shard, each of 1024 places or so.
+ */
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "kernels/host/fold_rows.h"
+#include "kernels/host/host.h"
+#include LS_SIMD
+
+enum {
+    WORDS = 4,
+    BLOCK = WORDS * LS_LANES,      /* channels of a task */
+    SUMS_MAX = 2,
+    ROUND_FLOATS = 1 << 18,        /* elements of x of the leaves that are met together */
+    SCRATCH_FLOATS = (1 << 20),
+    FOLD_CHANNELS = SCRATCH_FLOATS / LS_SHARD_MAX
+};
+static_assert(SCRATCH_FLOATS * sizeof(float) <= LS_SCRATCH_BYTES, "partials");
+
+/* -- chains ------------------------------------------------------------------------------------ */
+
+/* What a task sums: `places` places, `stride` floats apart, from the first of its channels on. */
+typedef struct {
+    const float *x, *dy;
+    size_t places, stride;
+    float mean[BLOCK], inv[BLOCK]; /* of its channels, +0 beyond them */
+    float *out[SUMS_MAX];
+} slice;
+
+/* The sums of channels c .. c + lanes - 1; with more than one word, lanes is that of them all. */
+typedef void chain_fn(const slice *s, size_t c, size_t words, size_t lanes);
+
+static inline ls_vec load(const float *p, size_t lanes)
+{
+    return lanes < LS_LANES ? ls_vec_load_part(p, lanes) : ls_vec_load(p);
+}
+
+static inline void store_sum(float *p, ls_vec sum, size_t lanes)
+{
+    ls_vec_store_part(p, ls_vec_add(sum, ls_vec_zero()), lanes < LS_LANES ? lanes : LS_LANES);
+}
+
+/* x */
+static inline void add_values(const slice *s, size_t c, size_t words, size_t lanes)
+{
+    ls_vec sum[WORDS];
+    for (size_t w = 0; w < words; w++) sum[w] = ls_vec_zero();
+    const float *x = s->x + c;
+    for (size_t p = 0; p < s->places; p++, x += s->stride) {
+        for (size_t w = 0; w < words; w++) {
+            sum[w] = ls_vec_add(sum[w], load(x + w * LS_LANES, lanes));
+        }
+    }
+    for (size_t w = 0; w < words; w++) store_sum(s->out[0] + c + w * LS_LANES, sum[w], lanes);
+}
+
+/* -mean, so that a difference is a sum. */
+static inline ls_vec minus_mean(const slice *s, size_t c)
+{
+    return ls_vec_mul(ls_vec_load(s->mean + c), ls_vec_set(-1.0f));
+}
+
+/* (x - mean) squared */
+static inline void add_squares(const slice *s, size_t c, size_t words, size_t lanes)
+{
+    ls_vec sum[WORDS], minus[WORDS];
+    for (size_t w = 0; w < words; w++) {
+        sum[w] = ls_vec_zero();
+        minus[w] = minus_mean(s, c + w * LS_LANES);
+    }
+    const float *x = s->x + c;
+    for (size_t p = 0; p < s->places; p++, x += s->stride) {
+        for (size_t w = 0; w < words; w++) {
+            const ls_vec d = ls_vec_add(load(x + w * LS_LANES, lanes), minus[w]);
+            sum[w] = ls_vec_fma(d, d, sum[w]);
+        }
+    }
+    for (size_t w = 0; w < words; w++) store_sum(s->out[0] + c + w * LS_LANES, sum[w], lanes);
+}
+
+/* dy, and dy * xhat */
+static inline void add_gradients(const slice *s, size_t c, size_t words, size_t lanes)
+{
+    ls_vec sum[WORDS], product[WORDS], minus[WORDS], inv[WORDS];
+    for (size_t w = 0; w < words; w++) {
+        sum[w] = product[w] = ls_vec_zero();
+        minus[w] = minus_mean(s, c + w * LS_LANES);
+        inv[w] = ls_vec_load(s->inv + c + w * LS_LANES);
+    }
+    const float *x = s->x + c, *dy = s->dy + c;
+    for (size_t p = 0; p < s->places; p++, x += s->stride, dy += s->stride) {
+        for (size_t w = 0; w < words; w++) {
+            const ls_vec g = load(dy + w * LS_LANES, lanes);
+            const ls_vec d = ls_vec_add(load(x + w * LS_LANES, lanes), minus[w]);
+            sum[w] = ls_vec_add(sum[w], g);
+            product[w] = ls_vec_fma(g, ls_vec_mul(d, inv[w]), product[w]);
+        }
+    }
+    for (size_t w = 0; w < words; w++) {
+        store_sum(s->out[0] + c + w * LS_LANES, sum[w], lanes);
+        store_sum(s->out[1] + c + w * LS_LANES, product[w], lanes);
+    }
+}
+
+/* n <= BLOCK channels: as many whole words at once as there are, then the rest of one. Inlined, so
+ * that the number of words is a constant and sums stay in registers. */
+#define BY_WORDS(chain, s, n)                                                                     \
+    do {                                                                                          \
+        static_assert(WORDS == 4, "the cases below");                                             \
+        const size_t whole_ = (n) / LS_LANES, rest_ = (n) % LS_LANES;                             \
+        switch (whole_) {                                                                         \
+        case 1: chain(s, 0, 1, LS_LANES); break;                                                  \
+        case 2: chain(s, 0, 2, LS_LANES); break;                                                  \
+        case 3: chain(s, 0, 3, LS_LANES); break;                                                  \
+        case 4: chain(s, 0, 4, LS_LANES); break;                                                  \
+        default: break;                                                                           \
+        }                                                                                         \
+        if (rest_ > 0) chain(s, whole_ * LS_LANES, 1, rest_);                                     \
+    } while (0)
+
+/* -- slices ------------------------------------------------------------------------------------ */
+
+typedef enum { VALUES, SQUARES, GRADIENTS } summed;
+
+/* Consecutive leaves, and some channels: what is summed in one go. */
+typedef struct {
+    ls_batchnorm_shape shape;
+    const ls_fold *fold;
+    summed what;
+    size_t sums;                       /* of a channel: 1, or 2 gradients */
+    const float *x, *dy;
+    const float *row;                  /* of statistics, that of shard s at + s * row_stride */
+    size_t row_stride;
+    const float *n;                    /* GRADIENTS: of statistics, as row */
+    float epsilon;
+    int leaf, leaf_end;
+    size_t slice[LS_SHARD_MAX + 1];    /* first slice of a leaf, from that of `leaf` on */
+    size_t first, channels, blocks;    /* of channels */
+    float *partial;                    /* [slices][sums][channels] */
+} sum_loop;
+
+static size_t row_begin(const sum_loop *loop, int leaf)
+{
+    return loop->fold->sample[leaf] * loop->shape.height;
+}
+
+/* The statistics that a leaf's places are taken with. */
+static void load_statistics(const sum_loop *loop, int leaf, size_t c, size_t n, slice *s)
+{
+    const size_t shard = loop->row_stride == 0 ? 0 : (size_t)loop->fold->shard[leaf];
+    const float *row = loop->row + shard * loop->row_stride + c;
+    memset(s->mean, 0, sizeof s->mean);
+    memcpy(s->mean, row, n * sizeof *row);
+    if (loop->what != GRADIENTS) return;
+    const float *M2 = row + loop->shape.channels, values = loop->n[shard];
+    memset(s->inv, 0, sizeof s->inv);
+    for (size_t i = 0; i < n; i++) s->inv[i] = 1.0f / sqrtf(M2[i] / values + loop->epsilon);
+}
+
+/* Task (slice, block). */
+static void sum_slice(void *loop_, size_t task, int thread)
+{
+    (void)thread;
+    const sum_loop *loop = loop_;
+    const size_t index = task / loop->blocks, block = task % loop->blocks * BLOCK;
+    const size_t n = loop->channels - block < BLOCK ? loop->channels - block : BLOCK;
+    const size_t c = loop->first + block, rows = ls_slice_rows(loop->shape.width);
+    int leaf = loop->leaf;
+    while (loop->slice[leaf + 1] <= index) leaf++;
+    const size_t begin = row_begin(loop, leaf) + (index - loop->slice[leaf]) * rows;
+    const size_t end = row_begin(loop, leaf + 1);
+    const size_t at = begin * loop->shape.width * loop->shape.channels + c;
+    float *out = loop->partial + index * loop->sums * loop->channels + block;
+    slice s = {
+        .x = loop->x + at,
+        .places = (end - begin < rows ? end - begin : rows) * loop->shape.width,
+        .stride = loop->shape.channels,
+        .out = { out, out + loop->channels },
+    };
+    if (loop->what == VALUES) {
+        BY_WORDS(add_values, &s, n);
+        return;
+    }
+    load_statistics(loop, leaf, c, n, &s);
+    if (loop->what == SQUARES) {
+        BY_WORDS(add_squares, &s, n);
+    } else {
+        s.dy = loop->dy + at;
+        BY_WORDS(add_gradients, &s, n);
+    }
+}
+
+/* a += b */
+static void add(float *a, const float *b, size_t n)
+{
+#pragma GCC ivdep
+    for (size_t c = 0; c < n; c++) a[c] += b[c];
+}
+
+/* The sums of a leaf with slices: [sums][channels], where its first slice's were. */
+static const float *leaf_sums(const sum_loop *loop, int leaf)
+{
+    const size_t floats = loop->sums * loop->channels;
+    const size_t count = loop->slice[leaf + 1] - loop->slice[leaf];
+    float *row = loop->partial + loop->slice[leaf] * floats, *stack[LS_TREE_DEPTH];
+    int depth = 0;
+    for (size_t i = 0; i < count; i++, row += floats) {
+        stack[depth++] = row;
+        for (int adds = ls_tree_adds_after(i, count); adds > 0; adds--) {
+            depth--;
+            add(stack[depth - 1], stack[depth], floats);
+        }
+    }
+    return stack[0];
+}
+
+/* -- rounds of leaves and channels ------------------------------------------------------------- */
+
+/* Number the slices of leaves from loop->leaf on: of those that hold ROUND_FLOATS elements, or of
+ * one. Returns how many slices that are. */
+static size_t gather_leaves(sum_loop *loop)
+{
+    const size_t rows = ls_slice_rows(loop->shape.width);
+    const size_t most = ROUND_FLOATS / (loop->shape.width * loop->shape.channels); /* rows */
+    const size_t begin = row_begin(loop, loop->leaf);
+    size_t slices = 0;
+    int leaf = loop->leaf;
+    do {
+        loop->slice[leaf] = slices;
+        slices += (row_begin(loop, leaf + 1) - row_begin(loop, leaf) + rows - 1) / rows;
+        leaf++;
+    } while (leaf < loop->fold->leaf_count && row_begin(loop, leaf + 1) - begin <= most);
+    loop->slice[leaf] = slices;
+    loop->leaf_end = leaf;
+    return slices;
+}
+
+/* What becomes of a leaf's sums of the channels at hand; NULL: it has no samples. */
+typedef void take_fn(const sum_loop *loop, int leaf, const float *sums, void *target);
+
+/* All slices of the round, then each of its leaves. */
+static void sum_round(ls_stream *stream, sum_loop *loop, summed what, take_fn *take, void *target)
+{
+    const size_t slices = loop->slice[loop->leaf_end];
+    loop->what = what;
+    ls_pool_run(stream->device->pool, slices * loop->blocks, sum_slice, loop);
+    for (int leaf = loop->leaf; leaf < loop->leaf_end; leaf++) {
+        const bool some = loop->slice[leaf] < loop->slice[leaf + 1];
+        take(loop, leaf, some ? leaf_sums(loop, leaf) : NULL, target);
+    }
+}
+
+typedef void round_fn(ls_stream *stream, sum_loop *loop, void *target);
+
+/* Every leaf and channel once. `loop` comes with all but what belongs to a round. */
+static ls_status run_rounds(ls_stream *stream, sum_loop *loop, round_fn *round, void *target)
+{
+    loop->partial = ls_pool_scratch(stream->device->pool, 0);
+    for (loop->leaf = 0; loop->leaf < loop->fold->leaf_count; loop->leaf = loop->leaf_end) {
+        const size_t slices = gather_leaves(loop);
+        const size_t fits = SCRATCH_FLOATS / loop->sums / (slices > 0 ? slices : 1);
+        if (fits == 0) {
+            return ls_fail(LS_ERR_ARGUMENT, "batch normalisation: %zu slices of a shard: at most "
+                           "%zu", slices, SCRATCH_FLOATS / loop->sums);
+        }
+        const size_t C = loop->shape.channels;
+        for (loop->first = 0; loop->first < C; loop->first += loop->channels) {
+            loop->channels = C - loop->first < fits ? C - loop->first : fits;
+            loop->blocks = (loop->channels + BLOCK - 1) / BLOCK;
+            round(stream, loop, target);
+        }
+    }
+    return LS_OK;
+}
+
+/* -- statistics -------------------------------------------------------------------------------- */
+
+static float *row_of(const sum_loop *loop, int leaf, float *rows)
+{
+    return rows + (size_t)loop->fold->shard[leaf] * 2 * loop->shape.channels + loop->first;
+}
+
+static void take_mean(const sum_loop *loop, int leaf, const float *sums, void *rows)
+{
+    float *restrict mean = row_of(loop, leaf, rows);
+    const size_t values = (row_begin(loop, leaf + 1) - row_begin(loop, leaf)) * loop->shape.width;
+    const float n = (float)values;
+    for (size_t c = 0; c < loop->channels; c++) mean[c] = sums != NULL ? sums[c] / n : 0.0f;
+}
+
+static void take_M2(const sum_loop *loop, int leaf, const float *sums, void *rows)
+{
+    float *restrict M2 = row_of(loop, leaf, rows) + loop->shape.channels;
+    for (size_t c = 0; c < loop->channels; c++) M2[c] = sums != NULL ? sums[c] : 0.0f;
+}
+
+static void statistics_round(ls_stream *stream, sum_loop *loop, void *rows)
+{
+    sum_round(stream, loop, VALUES, take_mean, rows);
+    sum_round(stream, loop, SQUARES, take_M2, rows);
+}
+
+ls_status LS_HOST(batchnorm_statistics)(ls_stream *stream, const ls_batchnorm_statistics_args *args)
+{
+    sum_loop loop = { .shape = args->shape, .fold = args->fold, .sums = 1, .x = args->x,
+                      .row = args->row, .row_stride = 2 * args->shape.channels };
+    return run_rounds(stream, &loop, statistics_round, args->row);
+}
+
+/* -- gradients --------------------------------------------------------------------------------- */
+
+static void take_gradients(const sum_loop *loop, int leaf, const float *sums, void *rows)
+{
+    float *restrict S1 = row_of(loop, leaf, rows), *restrict S2 = S1 + loop->shape.channels;
+    for (size_t c = 0; c < loop->channels; c++) {
+        S1[c] = sums != NULL ? sums[c] : 0.0f;
+        S2[c] = sums != NULL ? sums[loop->channels + c] : 0.0f;
+    }
+}
+
+static void gradients_round(ls_stream *stream, sum_loop *loop, void *rows)
+{
+    sum_round(stream, loop, GRADIENTS, take_gradients, rows);
+}
+
+/* The rows' floats from `offset` on -> pieces. */
+static void fold_pieces(ls_stream *stream, const ls_batchnorm_gradient_sums_args *args,
+                        size_t offset, float *out)
+{
+    const size_t C = args->shape.channels;
+    float *sum = ls_pool_scratch(stream->device->pool, 0); /* the fold changes it */
+    for (size_t c = 0; c < C; c += FOLD_CHANNELS) {
+        const size_t count = C - c < FOLD_CHANNELS ? C - c : FOLD_CHANNELS;
+        for (int i = 0; i < args->fold->leaf_count; i++) {
+            memcpy(sum + (size_t)i * count,
+                   args->row + (size_t)args->fold->shard[i] * 2 * C + offset + c,
+                   count * sizeof *sum);
+        }
+        ls_fold_rows(args->fold, sum, count, out + c, args->piece_stride);
+    }
+}
+
+ls_status LS_HOST(batchnorm_gradient_sums)(ls_stream *stream,
+                                           const ls_batchnorm_gradient_sums_args *args)
+{
+    sum_loop loop = { .shape = args->shape, .fold = args->fold, .sums = 2, .x = args->x,
+                      .dy = args->dy, .row = args->statistics.row,
+                      .row_stride = args->statistics.stride, .n = args->statistics.n,
+                      .epsilon = args->epsilon };
+    LS_TRY(run_rounds(stream, &loop, gradients_round, args->row));
+    fold_pieces(stream, args, 0, args->dbeta);
+    fold_pieces(stream, args, args->shape.channels, args->dgamma);
+    return LS_OK;
+}
