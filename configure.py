@@ -33,10 +33,10 @@ SOURCES = {
     "io": ("checkpoint checkpoint_header csv data_file dataset dataset_cifar10 dataset_csv "
            "dataset_digits dataset_idx dataset_npy dataset_report dataset_scale dataset_spec json "
            "new_file pipeline run_folder sampler"),
-    "train": ("apply builtin class_weights config config_value environment evaluate explain "
-              "layers machine metrics model_describe model_init model_ops model_options "
-              "model_parameters model_parse model_shapes model_words optimizer rank replica resume "
-              "schedule state step trainer"),
+    "train": ("apply builtin class_weights config config_schedule config_value environment "
+              "evaluate explain layers machine metrics model_describe model_init model_ops "
+              "model_options model_parameters model_parse model_shapes model_words optimizer rank "
+              "replica resume rules schedule state step trainer"),
     "cli": ("bench bench_allreduce bench_exchange bench_kernel_run bench_kernels bench_step "
             "console data devices eval options predict report scratch_folder show signals train "
             "verify"),  # without main.c, which is not part of the library

@@ -8,17 +8,23 @@
 
 #include "io/json.h"
 
-enum { FLAG_PART };
+/* A flag that is one of two words; sets *out if it is the second. */
+static ls_status read_choice(const ls_invocation *v, int flag, const char *usual,
+                             const char *other, bool *out)
+{
+    const char *text = v->flag[flag] ? v->flag[flag] : usual;
+    *out = strcmp(text, other) == 0;
+    if (*out || strcmp(text, usual) == 0) return LS_OK;
+    return ls_fail(LS_ERR_ARGUMENT, "--%s: found '%.60s', expected %s or %s",
+                   v->command->flag[flag].name, text, other, usual);
+}
 
-ls_status ls_evaluate_argument(const ls_invocation *v, int part_flag, ls_evaluated *out,
-                               float **rows, size_t *columns)
+ls_status ls_evaluate_argument(const ls_invocation *v, ls_evaluated *out, float **rows,
+                               size_t *columns)
 {
     *out = (ls_evaluated){ 0 };
-    const char *part = v->flag[part_flag] ? v->flag[part_flag] : "test";
-    out->train_part = strcmp(part, "train") == 0;
-    if (!out->train_part && strcmp(part, "test") != 0) {
-        return ls_fail(LS_ERR_ARGUMENT, "--part: found '%.60s', expected train or test", part);
-    }
+    LS_TRY(read_choice(v, LS_EVALUATION_PART, "test", "train", &out->train_part));
+    LS_TRY(read_choice(v, LS_EVALUATION_WEIGHTS, "average", "raw", &out->raw_weights));
     ls_config given;
     ls_config_init(&given);
     LS_TRY(ls_checkpoint_argument(v->argument[0], out->checkpoint, sizeof out->checkpoint));
@@ -26,7 +32,8 @@ ls_status ls_evaluate_argument(const ls_invocation *v, int part_flag, ls_evaluat
     LS_TRY(ls_invocation_config(v, &given));
     snprintf(out->data, sizeof out->data, "%s", given.data[0] ? given.data : out->stored.data);
     LS_TRY(ls_evaluate(out->checkpoint, out->data, given.devices, given.threads, given.timeout_s,
-                       out->train_part, ls_console_leave, &out->result, rows, columns));
+                       out->train_part, out->raw_weights, ls_console_leave, &out->result, rows,
+                       columns));
     if (out->result.data_note[0]) fprintf(stderr, "lockstep: %s\n", out->result.data_note);
     return LS_OK;
 }
@@ -35,7 +42,7 @@ static ls_status run_eval(const ls_invocation *v, int *exit_code)
 {
     (void)exit_code;
     ls_evaluated e;
-    LS_TRY(ls_evaluate_argument(v, FLAG_PART, &e, NULL, NULL));
+    LS_TRY(ls_evaluate_argument(v, &e, NULL, NULL));
     char loss[LS_NUMBER_BYTES], metric[LS_NUMBER_BYTES]; /* all digits: they can be compared */
     ls_number_text(e.result.loss, loss);
     ls_number_text(e.result.metric, metric);
@@ -58,6 +65,6 @@ const ls_command ls_command_eval = {
     .arguments_min = 1,
     .arguments_max = 1,
     .takes = eval_options,
-    .flag = { [FLAG_PART] = { "part", "test|train", "which part of the data (default test)" } },
+    .flag = { LS_EVALUATION_FLAG_LIST },
     .run = run_eval,
 };

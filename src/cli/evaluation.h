@@ -10,13 +10,22 @@ typedef struct {
     char checkpoint[LS_TEXT_BYTES * 2]; /* the file */
     char data[LS_TEXT_BYTES];           /* --data, or what it was trained on */
     bool train_part;                    /* --part train */
+    bool raw_weights;                   /* --weights raw */
     ls_config stored;                   /* the checkpoint's */
     ls_evaluation result;
 } ls_evaluated;
 
-/* `part_flag`: the command's flag --part. rows, columns: as ls_evaluate. A note about the data goes
+/* The command's flags --part and --weights. */
+enum { LS_EVALUATION_PART, LS_EVALUATION_WEIGHTS, LS_EVALUATION_FLAGS };
+#define LS_EVALUATION_FLAG_LIST                                                                   \
+    [LS_EVALUATION_PART] = { "part", "test|train", "which part of the data (default test)" },     \
+    [LS_EVALUATION_WEIGHTS] = { "weights", "average|raw",                                         \
+                                "of a run with --ema: their moving average (default), or as "     \
+                                "they are" }
+
+/* rows, columns: as ls_evaluate. A note about the data goes
  * to standard error. Errors: any. */
-LS_MUST_USE ls_status ls_evaluate_argument(const ls_invocation *invocation, int part_flag,
-                                           ls_evaluated *out, float **rows, size_t *columns);
+LS_MUST_USE ls_status ls_evaluate_argument(const ls_invocation *invocation, ls_evaluated *out,
+                                           float **rows, size_t *columns);
 
 #endif

@@ -18,7 +18,7 @@
 #include "cli/evaluation.h"
 #include "io/new_file.h"
 
-enum { FLAG_PART, FLAG_OUT };
+enum { FLAG_OUT = LS_EVALUATION_FLAGS };
 
 /* What is printed: a text that goes to a file at its end, or to standard output line by line. */
 typedef struct {
@@ -179,7 +179,7 @@ static ls_status run_predict(const ls_invocation *v, int *exit_code)
     ls_evaluated e;
     float *rows = NULL;
     size_t columns = 0;
-    LS_TRY(ls_evaluate_argument(v, FLAG_PART, &e, &rows, &columns));
+    LS_TRY(ls_evaluate_argument(v, &e, &rows, &columns));
     const ls_status status = write_rows(&e, path, rows, columns);
     free(rows);
     LS_TRY(status);
@@ -200,7 +200,7 @@ const ls_command ls_command_predict = {
     .arguments_min = 1,
     .arguments_max = 1,
     .takes = predict_options,
-    .flag = { [FLAG_PART] = { "part", "test|train", "which part of the data (default test)" },
+    .flag = { LS_EVALUATION_FLAG_LIST,
               [FLAG_OUT] = { "out", "FILE.csv|FILE.npy", "write a file instead of printing" } },
     .run = run_predict,
 };

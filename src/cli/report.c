@@ -124,10 +124,31 @@ static void report_exchange(FILE *out, const ls_train_plan *plan)
 static void report_optimizer(FILE *out, const ls_config *config, const char *schedule)
 {
     begin_row(out, "optimizer");
-    fprintf(out, "%s, lr %g, %s", ls_optimizer_name(config->optimizer), config->lr, schedule);
-    if (config->l1 > 0) fprintf(out, ", l1 %g", config->l1);
-    if (config->l2 > 0) fprintf(out, ", l2 %g", config->l2);
+    fprintf(out, "%s, lr %g", ls_optimizer_name(config->optimizer), config->lr);
+    if (config->lr_scale == LS_LR_SCALE_LINEAR) {
+        fprintf(out, " (all rates times %g: batch %" PRIu64 " / base %" PRIu64 ")",
+                ls_config_lr_factor(config), config->global_batch, config->base_batch);
+    }
+    fprintf(out, ", %s", schedule);
+    const struct {
+        const char *name;
+        double value;
+    } more[] = {
+        { "l1", config->l1 },
+        { "l2", config->l2 },
+        { "weight decay", config->weight_decay },
+        { "values clipped to", config->clip_value },
+        { "norms of tensors clipped to", config->clip_norm },
+        { "norm clipped to", config->clip_global_norm },
+        { "average of weights with momentum", config->ema },
+    };
+    for (size_t i = 0; i < sizeof more / sizeof more[0]; i++) {
+        if (more[i].value > 0) fprintf(out, ", %s %g", more[i].name, more[i].value);
+    }
     fputc('\n', out);
+    if (config->rules[0] == '\0') return;
+    begin_row(out, "rules");
+    fprintf(out, "%s\n", config->rules);
 }
 
 void ls_report_plan(FILE *out, const ls_train_plan *plan)

@@ -70,7 +70,7 @@ static ls_status describe_model(const ls_config *config, const char *text,
     const size_t samples = (size_t)filled.global_batch;
     const ls_status status =
         ls_model_describe(&model, samples, piece_count(&filled, samples),
-                          ls_optimizer_slot_count(filled.optimizer), &page);
+                          ls_state_arena_count(&filled) - 1, &page);
     if (status == LS_OK) fputs(page, stdout);
     free(page);
     ls_model_free(&model);
@@ -196,8 +196,8 @@ static ls_status run_show(const ls_invocation *v, int *exit_code)
     return show_model(v, &config);
 }
 
-static const char *const show_options[] = { "data", "global-batch", "optimizer", "shards",
-                                            "accumulate", NULL };
+static const char *const show_options[] = { "data", "global-batch", "optimizer", "ema",
+                                            "shards", "accumulate", NULL };
 
 const ls_command ls_command_show = {
     .name = "show",

@@ -178,7 +178,7 @@ static ls_status evaluate(const ladder *l, const char *devices, const recorded_r
                           ls_evaluation *out)
 {
     return ls_evaluate(run->result.checkpoint, l->config.data, devices, l->config.threads,
-                       l->config.timeout_s, false, ls_console_leave, out, NULL, NULL);
+                       l->config.timeout_s, false, false, ls_console_leave, out, NULL, NULL);
 }
 
 static void print_evaluation(const ls_evaluation *e)

@@ -370,14 +370,16 @@ ls_status ls_update(ls_stream *stream, const ls_update_args *args)
     LS_TRY(check_arena("update", args->tensors));
     const bool some = args->tensors->count > 0;
     const ls_optimizer optimizer = args->optimizer;
-    if (optimizer != LS_OPTIMIZER_SGD && optimizer != LS_OPTIMIZER_MOMENTUM &&
-        optimizer != LS_OPTIMIZER_ADAM) {
+    if ((unsigned)optimizer > LS_OPTIMIZER_RMSPROP) {
         return ls_fail(LS_ERR_ARGUMENT, "update: optimizer %d", (int)optimizer);
     }
+    const bool adam = optimizer == LS_OPTIMIZER_ADAM || optimizer == LS_OPTIMIZER_ADAMW;
+    CHECK_POINTER("update", some, step_host);
+    CHECK_POINTER("update", some, step_device);
     CHECK_POINTER("update", some, g);
     CHECK_POINTER("update", some, w);
     CHECK_POINTER("update", some && optimizer != LS_OPTIMIZER_SGD, slot0);
-    CHECK_POINTER("update", some && optimizer == LS_OPTIMIZER_ADAM, slot1);
+    CHECK_POINTER("update", some && adam, slot1);
     CHECK_POINTER("update", some, update_square_sum);
     CHECK_POINTER("update", true, digest);
     return enqueued(stream, kernels_of(stream)->update(stream, args));

@@ -27,6 +27,7 @@
 #include <stdint.h>
 
 #include "device/device.h"
+#include "kernels/arena.h"
 #include "kernels/batchnorm.h"
 #include "kernels/elementwise.h"
 #include "kernels/fold.h"
@@ -144,56 +145,6 @@ typedef struct {
     float *dx;
 } ls_relu_gradient_args;
 
-/* -- the parameter arena ------------------------------------------------------------------------
- * Weights, gradients and slots are arenas of one layout: tensor t is [begin, begin + count).
- * Tables are in the order of the model file (the order of norms). */
-typedef struct {
-    int count;
-    const ls_arena_tensor *host;   /* [count] host memory */
-    const ls_arena_tensor *device; /* [count] the same on the device */
-} ls_arena_table;
-
-/* For every tensor, in this order: finite test of g as it comes; g = g * scale; g = fmaf(l2_twice,
- * w, g) unless l2_twice is 0; g = g + l1 * sign(w) unless l1 is 0 (sign(0) = 0); norm = flat sum
- * (double) of g squared. */
-typedef struct {
-    const ls_arena_table *tensors;
-    float scale;
-    const float *w; /* arena */
-    float *g;            /* arena, in place */
-    double *square_sum;  /* [tensors] */
-    uint64_t *nonfinite; /* [tensors] index in the tensor of the first element that is not finite,
-                            or LS_ALL_FINITE */
-} ls_gradient_finish_args;
-
-/* Flat sums (double) of w squared and of |w|, per tensor: norms and the regulariser's loss. */
-typedef struct {
-    const ls_arena_table *tensors;
-    const float *w;
-    double *square_sum;   /* [tensors] */
-    double *absolute_sum; /* [tensors] */
-} ls_weight_sums_args;
-
-/* One update of every tensor (docs/numerics.md 6), after ls_gradient_finish. Constants are computed
- * in double and rounded once by the caller. Slots are flushed: |x| < 2^-100 is stored as +0.
- *   SGD       w = fmaf(-rate, g, w)
- *   MOMENTUM  slot0 = fmaf(momentum, slot0, -(rate * g));  w += slot0
- *   ADAM      slot0 = fmaf(one_minus_beta1, g - slot0, slot0)
- *             slot1 = fmaf(one_minus_beta2, fmaf(g, g, -slot1), slot1)
- *             w = fmaf(-rate, slot0 / (sqrt(slot1) + epsilon), w),  rate = numerics.md's `a`
- * update_square_sum: per tensor, flat sum (double) of the square of (new w - old w), the
- * difference in float.
- * digest: of the new weights, as ls_digest of the whole arena (whose padding is zero). */
-typedef struct {
-    const ls_arena_table *tensors;
-    ls_optimizer optimizer;
-    float rate, momentum, one_minus_beta1, one_minus_beta2, epsilon;
-    const float *g;
-    float *w;
-    float *slot0, *slot1;      /* arenas; NULL where the optimizer has none */
-    double *update_square_sum; /* [tensors] */
-    uint64_t *digest;          /* [1] */
-} ls_update_args;
 
 /* -- whole buffers ----------------------------------------------------------------------------- */
 
@@ -246,9 +197,7 @@ typedef struct {
     X(dropout)                                                                                    \
     X(decode)                                                                                     \
     LS_LOSS_KERNELS(X)                                                                            \
-    X(gradient_finish)                                                                            \
-    X(weight_sums)                                                                                \
-    X(update)                                                                                     \
+    LS_ARENA_KERNELS(X)                                                                           \
     X(digest)                                                                                     \
     X(nonfinite)                                                                                  \
     X(merge)                                                                                      \

@@ -32,6 +32,21 @@ typedef struct {
 /* In place of the index of an element that is not finite. */
 #define LS_ALL_FINITE UINT64_MAX
 
-typedef enum { LS_OPTIMIZER_SGD, LS_OPTIMIZER_MOMENTUM, LS_OPTIMIZER_ADAM } ls_optimizer;
+typedef enum {
+    LS_OPTIMIZER_SGD,
+    LS_OPTIMIZER_MOMENTUM,
+    LS_OPTIMIZER_NESTEROV,
+    LS_OPTIMIZER_ADAM,
+    LS_OPTIMIZER_ADAMW,
+    LS_OPTIMIZER_RMSPROP
+} ls_optimizer;
+
+/* What an update does to one tensor, this time. */
+typedef struct {
+    float rate;      /* learning rate; Adam's with its bias corrections */
+    float decay;     /* (float)(lr * lambda) of the decoupled decay; 0: none */
+    float clip;      /* factor of the gradient; 1: none */
+    uint32_t frozen; /* not 0: the tensor stays as it is */
+} ls_tensor_step;
 
 #endif

@@ -42,6 +42,7 @@ typedef struct {
     ls_replica *replica;             /* [list.count] */
     ls_evaluation_staging *staging;  /* [list.count] */
     ls_evaluation_job job;
+    ls_parameter_rule *rule;
     float *weights;                  /* host arena */
     double regularizer;              /* written by rank 0 */
 } applied;
@@ -59,7 +60,7 @@ static ls_status evaluate_rank(int rank, void *arg)
 }
 
 static ls_status open_files(applied *a, const char *checkpoint, const char *data,
-                            const char *devices)
+                            const char *devices, bool raw_weights)
 {
     LS_TRY(ls_checkpoint_open(checkpoint, &a->checkpoint));
     LS_TRY(ls_saved_run_init(&a->saved, a->checkpoint, checkpoint));
@@ -69,9 +70,9 @@ static ls_status open_files(applied *a, const char *checkpoint, const char *data
                          a->saved.text[LS_SAVED_MODEL], ls_dataset_describe(a->dataset)));
     a->weights = calloc(a->model.arena_floats + 1, sizeof *a->weights);
     if (!a->weights) return ls_fail(LS_ERR_MEMORY, "no memory for the weights of %s", checkpoint);
-    float *const no_slots[LS_SLOT_MAX] = { NULL, NULL };
-    return ls_run_state_load(a->checkpoint, checkpoint, &a->model, a->saved.config.optimizer, 0,
-                             a->weights, no_slots);
+    LS_TRY(ls_rules_create(&a->saved.config, &a->model, &a->rule));
+    const bool averaged = a->saved.config.ema > 0 && !raw_weights;
+    return ls_run_weights_load(a->checkpoint, checkpoint, &a->model, averaged, a->weights);
 }
 
 static ls_status open_replicas(applied *a, int threads, double timeout_s)
@@ -82,7 +83,7 @@ static ls_status open_replicas(applied *a, int threads, double timeout_s)
         .model = &a->model, .data = ls_dataset_describe(a->dataset),
         .table = ls_dataset_table(a->dataset), .world_size = world_size,
         .shard_count = world_size, .accumulate = 1, .global_batch = 0,
-        .capacity_min = EVALUATION_ROWS, .l1 = a->saved.config.l1, .l2 = a->saved.config.l2,
+        .capacity_min = EVALUATION_ROWS, .rule = a->rule,
         .training = false,
     };
     a->replica = calloc((size_t)world_size, sizeof *a->replica);
@@ -140,6 +141,7 @@ static void close_applied(applied *a)
     free(a->staging);
     free(a->replica);
     free(a->weights);
+    free(a->rule);
     ls_model_free(&a->model);
     ls_dataset_close(a->dataset);
     ls_saved_run_free(&a->saved);
@@ -147,13 +149,13 @@ static void close_applied(applied *a)
 }
 
 ls_status ls_evaluate(const char *checkpoint, const char *data, const char *devices, int threads,
-                      double timeout_s, bool train_part, ls_stuck_fn *stuck,
+                      double timeout_s, bool train_part, bool raw_weights, ls_stuck_fn *stuck,
                       ls_evaluation *result, float **rows, size_t *columns)
 {
     ls_record cause;
     applied *a = calloc(1, sizeof *a);
     if (!a) return ls_fail(LS_ERR_MEMORY, "no memory for an evaluation");
-    ls_status status = open_files(a, checkpoint, data, devices);
+    ls_status status = open_files(a, checkpoint, data, devices, raw_weights);
     if (status == LS_OK) status = open_replicas(a, threads, timeout_s);
     if (status == LS_OK) {
         const bool has_test = ls_dataset_describe(a->dataset)->count[LS_PART_TEST] > 0;

@@ -13,8 +13,11 @@
 
 #include "page.h"
 #include "train/config_value.h"
+#include "train/rules.h"
 
-static const char *const optimizers[] = { "sgd", "momentum", "adam", NULL };
+static const char *const optimizers[] = { "sgd", "momentum", "nesterov", "adam", "adamw",
+                                          "rmsprop", NULL };
+static const char *const lr_scales[] = { "none", "linear", NULL };
 static const char *const algorithms[] = { "auto", "ring", "tree", "root", NULL };
 static const char *const orders[] = { "exact", "fast", NULL };
 static const char *const precisions[] = { "f32", "bf16", "f16", "tf32", NULL };
@@ -23,6 +26,7 @@ static const char *const p2p_choices[] = { "auto", "on", "off", NULL };
 
 /* Choices are copied to their fields as int. */
 static_assert(sizeof(ls_optimizer) == sizeof(int), "an enumeration is as wide as int");
+static_assert(sizeof(ls_lr_scale) == sizeof(int), "an enumeration is as wide as int");
 static_assert(sizeof(ls_algorithm) == sizeof(int), "an enumeration is as wide as int");
 static_assert(sizeof(ls_order) == sizeof(int), "an enumeration is as wide as int");
 static_assert(sizeof(ls_precision) == sizeof(int), "an enumeration is as wide as int");
@@ -87,26 +91,45 @@ static const ls_option options[] = {
     { "metrics", "LIST", "accuracy, topK, precision, recall, f1; mse, mae, r2 (auto: by the task)",
       "Metrics", LS_OPTION_BITS, TEXT(metrics) },
 
-    { "optimizer", "sgd|momentum|adam", "the update rule", "Optimizer",
-      LS_OPTION_BITS, CHOICE(optimizer, optimizers, LS_OPTIMIZER_ADAM) },
-    { "lr", "X", "learning rate (auto: adam 0.001, others 0.01)", "Optimizer",
+    { "optimizer", "sgd|momentum|nesterov|adam|adamw|rmsprop", "the update rule", "Optimizer",
+      LS_OPTION_BITS, CHOICE(optimizer, optimizers, LS_OPTIMIZER_RMSPROP) },
+    { "lr", "X", "learning rate (auto: adam, adamw, rmsprop 0.001, others 0.01)", "Optimizer",
       LS_OPTION_BITS, REAL(lr, 1e-12, 1e6), .zero = "auto" },
-    { "momentum", "X", "of the momentum optimizer", "Optimizer",
+    { "lr-scale", "none|linear", "linear: all rates times global batch / --base-batch",
+      "Optimizer", LS_OPTION_BITS, CHOICE(lr_scale, lr_scales, LS_LR_SCALE_LINEAR) },
+    { "base-batch", "B", "the global batch that --lr is meant for", "Optimizer",
+      LS_OPTION_BITS, COUNT(base_batch, 1, 1e9), .zero = "none" },
+    { "momentum", "X", "of momentum and nesterov", "Optimizer",
       LS_OPTION_BITS, FRACTION(momentum) },
     { "beta1", "X", "adam's decay of the mean", "Optimizer",
       LS_OPTION_BITS, FRACTION(beta1) },
     { "beta2", "X", "adam's decay of the square", "Optimizer",
       LS_OPTION_BITS, FRACTION(beta2) },
-    { "epsilon", "X", "adam's guard against division by zero", "Optimizer",
+    { "rho", "X", "rmsprop's decay of the square", "Optimizer",
+      LS_OPTION_BITS, FRACTION(rho) },
+    { "epsilon", "X", "adam's and rmsprop's guard against division by zero", "Optimizer",
       LS_OPTION_BITS, REAL(epsilon, 1e-20, 1) },
-    { "schedule", "S", "constant, step:EVERY,FACTOR or cosine[:STEPS[,FINAL]]", "Optimizer",
-      LS_OPTION_BITS, FIELD(schedule), .type = LS_VALUE_SCHEDULE },
+    { "schedule", "S", "constant, step:EVERY,FACTOR, cosine[:STEPS[,FINAL]], "
+      "exponential:STEPS,RATE[,staircase], polynomial:STEPS,END[,POWER], table:0=R,STEP=R,...",
+      "Optimizer", LS_OPTION_BITS, FIELD(schedule), .type = LS_VALUE_SCHEDULE },
     { "warmup", "N", "updates over which lr rises linearly first", "Optimizer",
       LS_OPTION_BITS, COUNT(schedule.warmup, 0, STEPS_MAX) },
     { "l1", "X", "sum of |w| of the kernels, times X, added to the loss", "Optimizer",
       LS_OPTION_BITS, REAL(l1, 0, 1e6) },
     { "l2", "X", "sum of w^2 of the kernels, times X, added to the loss", "Optimizer",
       LS_OPTION_BITS, REAL(l2, 0, 1e6) },
+    { "weight-decay", "X", "kernels shrink by lr times X before each update (adamw: 0.004)",
+      "Optimizer", LS_OPTION_BITS, REAL(weight_decay, 0, 1e3) },
+    { "clip-value", "X", "gradients are cut to -X .. X", "Optimizer",
+      LS_OPTION_BITS, REAL(clip_value, 1e-30, 1e30), .zero = "off" },
+    { "clip-norm", "X", "each tensor's gradient is scaled down to at most this length",
+      "Optimizer", LS_OPTION_BITS, REAL(clip_norm, 1e-30, 1e30), .zero = "off" },
+    { "clip-global-norm", "X", "the whole gradient is scaled down to at most this length",
+      "Optimizer", LS_OPTION_BITS, REAL(clip_global_norm, 1e-30, 1e30), .zero = "off" },
+    { "ema", "D", "evaluate and keep a moving average of the weights, of this momentum",
+      "Optimizer", LS_OPTION_BITS, FRACTION(ema), .zero = "off" },
+    { "rules", "LIST", "by parameter: 'PATTERN=freeze;PATTERN=lr:X,decay:X,l1:X,l2:X'",
+      "Optimizer", LS_OPTION_BITS, TEXT(rules) },
 
     { "shards", "V", "fixed parts of a global batch; at least as many as replicas", "Numerics",
       LS_OPTION_BITS, INT(shards, 1, LS_SHARD_MAX) },
@@ -137,6 +160,8 @@ static const ls_option options[] = {
     { 0 }
 };
 
+static_assert(sizeof options / sizeof options[0] <= LS_OPTIONS_MAX, "ls_config.given has room");
+
 const ls_option *ls_option_table(void) { return options; }
 
 const ls_option *ls_option_find(const char *name)
@@ -157,6 +182,7 @@ void ls_config_init(ls_config *config)
         .momentum = 0.9,
         .beta1 = 0.9,
         .beta2 = 0.999,
+        .rho = 0.9,
         .epsilon = 1e-7,
         .shards = 8,
         .accumulate = 1,
@@ -189,13 +215,13 @@ ls_status ls_config_set(ls_config *config, const char *name, const char *text)
                        option->value);
     }
     LS_TRY(ls_value_read(option, text ? text : "yes", (char *)config + option->offset));
-    config->given |= (uint64_t)1 << (option - options);
+    config->given[option - options] = true;
     return LS_OK;
 }
 
 bool ls_config_is_given(const ls_config *config, const ls_option *option)
 {
-    return (config->given >> (option - options)) & 1;
+    return config->given[option - options];
 }
 
 void ls_config_value(const ls_config *config, const ls_option *option, char *out, size_t bytes)
@@ -270,6 +296,26 @@ ls_status ls_config_parse(ls_config *config, const char *file, const char *text)
 
 /* -- the whole ------------------------------------------------------------------------------- */
 
+static ls_status check_optimizer(const ls_config *config)
+{
+    const int clips =
+        (config->clip_value > 0) + (config->clip_norm > 0) + (config->clip_global_norm > 0);
+    if (clips > 1) {
+        return ls_fail(LS_ERR_ARGUMENT, "--clip-value %g, --clip-norm %g, --clip-global-norm %g: "
+                                        "expected at most one of them",
+                       config->clip_value, config->clip_norm, config->clip_global_norm);
+    }
+    if (config->lr_scale == LS_LR_SCALE_LINEAR && config->base_batch == 0) {
+        return ls_fail(LS_ERR_ARGUMENT, "--lr-scale linear needs --base-batch, the global batch "
+                                        "that --lr is meant for");
+    }
+    if (config->lr_scale == LS_LR_SCALE_NONE && config->base_batch > 0) {
+        return ls_fail(LS_ERR_ARGUMENT, "--base-batch %llu does nothing without --lr-scale linear",
+                       (unsigned long long)config->base_batch);
+    }
+    return ls_rules_check(config->rules);
+}
+
 ls_status ls_config_check(const ls_config *config)
 {
     if (config->model[0] == '\0') {
@@ -293,6 +339,7 @@ ls_status ls_config_check(const ls_config *config)
         return ls_fail(LS_ERR_ARGUMENT, "--order fast with --allreduce %s: expected ring or auto, "
                                         "fast is a ring's order", algorithms[config->allreduce]);
     }
+    LS_TRY(check_optimizer(config));
     if (strcmp(config->resume, "auto") == 0 && config->out[0] == '\0') {
         return ls_fail(LS_ERR_ARGUMENT, "--resume auto needs --out, the folder to look in");
     }
@@ -301,11 +348,27 @@ ls_status ls_config_check(const ls_config *config)
 
 void ls_config_fill(ls_config *config, int world_size)
 {
-    if (config->lr == 0) config->lr = config->optimizer == LS_OPTIMIZER_ADAM ? 0.001 : 0.01;
+    const bool adaptive = config->optimizer >= LS_OPTIMIZER_ADAM;
+    if (config->lr == 0) config->lr = adaptive ? 0.001 : 0.01;
+    if (config->optimizer == LS_OPTIMIZER_ADAMW && config->weight_decay == 0 &&
+        !ls_config_is_given(config, ls_option_find("weight-decay"))) {
+        config->weight_decay = 0.004;
+    }
     if (config->global_batch == 0) {
         config->global_batch = config->replica_batch ? config->replica_batch * (uint64_t)world_size
                                                      : 32;
     }
     config->replica_batch = 0;
     if (config->epochs == 0 && config->steps == 0) config->epochs = 5;
+}
+
+double ls_config_lr_factor(const ls_config *config)
+{
+    if (config->lr_scale == LS_LR_SCALE_NONE) return 1;
+    return (double)config->global_batch / (double)config->base_batch;
+}
+
+double ls_config_rate(const ls_config *config, uint64_t step)
+{
+    return ls_schedule_rate(&config->schedule, config->lr, step) * ls_config_lr_factor(config);
 }

@@ -24,7 +24,15 @@
 #include "status.h"
 
 typedef enum { LS_REDUCTION_MEAN, LS_REDUCTION_WEIGHTED_MEAN, LS_REDUCTION_SUM } ls_reduction;
-typedef enum { LS_SCHEDULE_CONSTANT, LS_SCHEDULE_STEP, LS_SCHEDULE_COSINE } ls_schedule_kind;
+typedef enum {
+    LS_SCHEDULE_CONSTANT,
+    LS_SCHEDULE_STEP,
+    LS_SCHEDULE_COSINE,
+    LS_SCHEDULE_EXPONENTIAL,
+    LS_SCHEDULE_POLYNOMIAL,
+    LS_SCHEDULE_TABLE
+} ls_schedule_kind;
+typedef enum { LS_LR_SCALE_NONE, LS_LR_SCALE_LINEAR } ls_lr_scale;
 typedef enum {
     LS_PRECISION_F32,
     LS_PRECISION_BF16, /* this and the next two: known names, refused by ls_config_set */
@@ -32,14 +40,30 @@ typedef enum {
     LS_PRECISION_TF32
 } ls_precision;
 
-/* --schedule constant | step:EVERY,FACTOR (EVERY updates) | cosine[:STEPS[,FINAL]]; --warmup N
- * updates come before all of them and are not counted in EVERY and STEPS. */
+/* From update `step` on, counted after the warm-up, the learning rate is `rate`. */
+typedef struct {
+    uint64_t step;
+    double rate;
+} ls_rate_entry;
+
+enum { LS_RATE_ENTRIES_MAX = 64 };
+
+/* --schedule constant | step:EVERY,FACTOR | cosine[:STEPS[,FINAL]]
+ *            | exponential:STEPS,RATE[,staircase] | polynomial:STEPS,END[,POWER]
+ *            | table:0=R0,S1=R1,... | table:R0,R1,R2,...
+ * EVERY, STEPS and the S of a table count updates; --warmup N updates come before all of them and
+ * are not counted. */
 typedef struct {
     ls_schedule_kind kind;
     uint64_t every;      /* step: updates between two drops */
-    double factor;       /* step: lr *= factor */
-    uint64_t steps;      /* cosine: length; 0 = to the run's end, fixed by ls_schedule_fill */
-    double final;        /* cosine: last lr as a fraction of the first */
+    double factor;       /* step: lr *= factor; exponential: RATE */
+    uint64_t steps;      /* cosine, exponential, polynomial: STEPS; of a cosine 0 = to the run's
+                            end, fixed by ls_schedule_fill */
+    double final;        /* cosine: last lr as a fraction of the first; polynomial: END, a rate */
+    double power;        /* polynomial */
+    bool staircase;      /* exponential: whole powers only */
+    int entry_count;     /* table */
+    ls_rate_entry entry[LS_RATE_ENTRIES_MAX]; /* by ascending step, the first 0 */
     uint64_t warmup;     /* updates of linear warm-up before all of them */
 } ls_schedule;
 
@@ -50,7 +74,7 @@ typedef struct {
     double value;
 } ls_until;
 
-enum { LS_TEXT_BYTES = 1024 };
+enum { LS_TEXT_BYTES = 1024, LS_OPTIONS_MAX = 96 };
 
 typedef struct {
     char model[LS_TEXT_BYTES], data[LS_TEXT_BYTES], devices[LS_TEXT_BYTES];
@@ -62,8 +86,14 @@ typedef struct {
     uint64_t steps;          /* 0: until `epochs`; applied updates in all */
     ls_optimizer optimizer;
     double lr;               /* 0: not given, the optimizer's default */
-    double momentum, beta1, beta2, epsilon;
+    ls_lr_scale lr_scale;
+    uint64_t base_batch;     /* 0: not given; linear scaling multiplies by global_batch / this */
+    double momentum, beta1, beta2, rho, epsilon;
     double l1, l2;
+    double weight_decay;     /* decoupled, of kernels */
+    double clip_value, clip_norm, clip_global_norm; /* 0: off; at most one is not */
+    double ema;              /* 0: no average of the weights is kept */
+    char rules[LS_TEXT_BYTES]; /* --rules (rules.h), "": none */
     int shards, accumulate;
     ls_algorithm allreduce;
     ls_order order;
@@ -82,7 +112,7 @@ typedef struct {
     uint64_t save_every;     /* step-N checkpoints and last every K steps; 0: last at epoch ends */
     double timeout_s;
     uint64_t explain_step;   /* 0 = none */
-    uint64_t given;          /* bit i: entry i of the table was set by ls_config_set */
+    bool given[LS_OPTIONS_MAX]; /* entry i of the table was set by ls_config_set */
 } ls_config;
 
 /* How an option may change between a checkpoint and its resumption. */
@@ -139,12 +169,14 @@ const char *ls_reduction_name(ls_reduction reduction);
 const char *ls_order_name(ls_order order);
 
 /* What does not depend on data or devices: no MODEL or --data, global-batch and replica-batch
- * together, accumulate > shards, order fast without the ring. Errors: ARGUMENT. */
+ * together, accumulate > shards, order fast without the ring, two kinds of clipping, linear scaling
+ * without a base, rules that do not parse. Errors: ARGUMENT. */
 LS_MUST_USE ls_status ls_config_check(const ls_config *config);
 
-/* Decide what was not given: lr by the optimizer (Keras': adam 0.001, else 0.01), the global batch
- * from the replica batch (which becomes 0) or 32, 5 epochs if neither epochs nor steps. threads
- * stays 0: it is the machine's matter. Filling twice changes nothing more. */
+/* Decide what was not given: lr by the optimizer (Keras': adam, adamw and rmsprop 0.001, else
+ * 0.01), weight decay (adamw 0.004, else 0), the global batch from the replica batch (which becomes
+ * 0) or 32, 5 epochs if neither epochs nor steps. threads stays 0: it is the machine's matter.
+ * Filling twice changes nothing more. */
 void ls_config_fill(ls_config *config, int world_size);
 
 /* Fix the length of a cosine without STEPS: what is left of the run after the warm-up. */
@@ -154,13 +186,29 @@ void ls_schedule_fill(ls_schedule *schedule, uint64_t run_steps);
 void ls_schedule_describe(const ls_schedule *schedule, char *out, size_t bytes);
 
 /* Learning rate of update number `step` (0-based), a function of the step alone. Pure.
- *   step < warmup           lr * ((step + 1) / warmup), a quotient of doubles
+ *   step < warmup           first * ((step + 1) / warmup), a quotient of doubles; `first` is the
+ *                           table's first rate, and lr otherwise
  *   then, t = step - warmup
  *     constant              lr
  *     step:EVERY,FACTOR     lr * FACTOR * FACTOR ..., floor(t / EVERY) times, left to right
  *     cosine:STEPS,FINAL    lr * (FINAL + (1 - FINAL) * (0.5 * (1 + cos(pi * (t / STEPS))))),
  *                           t at most STEPS; cos is ls_cos
- * all in double. The cosine's length must be fixed (ls_schedule_fill). */
+ *     exponential:STEPS,RATE  lr * RATE * RATE ..., floor(t / STEPS) times, left to right, and
+ *                           unless staircase times exp(log(RATE) * ((t mod STEPS) / STEPS)) where
+ *                           that is not 0
+ *     polynomial:STEPS,END,POWER  END + (lr - END) * (1 - t / STEPS)^POWER, t at most STEPS; a
+ *                           whole POWER is a product, left to right, another one
+ *                           exp(POWER * log(1 - t / STEPS)), and 0 at the end
+ *     table                 the rate of the last entry whose step is at most t: so after its end
+ *                           the last one; lr is not looked at
+ * all in double; exp and log are ls_exp and ls_log. The cosine's length must be fixed
+ * (ls_schedule_fill). */
 double ls_schedule_rate(const ls_schedule *schedule, double lr, uint64_t step);
+
+/* The same of a run: times ls_config_lr_factor. Pure; after ls_config_fill. */
+double ls_config_rate(const ls_config *config, uint64_t step);
+
+/* What --lr-scale multiplies every rate by: 1, or global batch / base batch. Pure. */
+double ls_config_lr_factor(const ls_config *config);
 
 #endif

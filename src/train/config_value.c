@@ -19,8 +19,7 @@
 static const char *const watched[] = { "loss", "accuracy", "mae", "mse", "val_loss",
                                        "val_accuracy", "val_mae", "val_mse", NULL };
 
-/* "--name: found 'text', expected ...". Control characters of `text` are not shown. */
-static ls_status expected(const ls_option *option, const char *text, const char *what)
+ls_status ls_value_expected(const ls_option *option, const char *text, const char *what)
 {
     char found[61];
     snprintf(found, sizeof found, "%.60s", text);
@@ -32,8 +31,7 @@ static ls_status expected(const ls_option *option, const char *text, const char 
 
 /* -- numbers --------------------------------------------------------------------------------- */
 
-/* Digits at *p, which moves past them. False if there are none or the number passes 2^64 - 1. */
-static bool scan_count(const char **p, uint64_t *out)
+bool ls_scan_count(const char **p, uint64_t *out)
 {
     const char *begin = *p;
     uint64_t x = 0;
@@ -46,8 +44,7 @@ static bool scan_count(const char **p, uint64_t *out)
     return *p > begin;
 }
 
-/* A finite decimal number at *p, which moves past it. */
-static bool scan_real(const char **p, double *out)
+bool ls_scan_real(const char **p, double *out)
 {
     const size_t plain = strspn(*p, "0123456789+-.eE"); /* what strtod may see: no nan, inf, 0x */
     char number[64];
@@ -79,7 +76,7 @@ static ls_status outside(const ls_option *option, const char *text)
 {
     char range[160];
     describe_range(option, range);
-    return expected(option, text, range);
+    return ls_value_expected(option, text, range);
 }
 
 /* The factor of a suffix of bytes, 0 if it is none. */
@@ -100,7 +97,7 @@ static ls_status read_count(const ls_option *option, const char *text, uint64_t 
         *out = 0;
         return LS_OK;
     }
-    if (!scan_count(&p, &x)) return outside(option, text);
+    if (!ls_scan_count(&p, &x)) return outside(option, text);
     if (option->type == LS_VALUE_BYTES) {
         factor = suffix_factor(p);
         p += strlen(p);
@@ -128,10 +125,10 @@ static ls_status read_real(const ls_option *option, const char *text, double *ou
         *out = 0;
         return LS_OK;
     }
-    const bool is_number = scan_real(&p, &x) && *p == '\0';
+    const bool is_number = ls_scan_real(&p, &x) && *p == '\0';
     if (option->type == LS_VALUE_FRACTION) {
         if (!is_number || x < 0 || x >= 1) {
-            return expected(option, text, "a number from 0 up to, but not including, 1");
+            return ls_value_expected(option, text, "a number from 0 up to, but not including, 1");
         }
     } else if (!is_number || x < option->low || x > option->high) {
         return outside(option, text);
@@ -168,7 +165,7 @@ static ls_status unknown_name(const ls_option *option, const char *text, const c
     const char *nearest = ls_nearest_name(text, name);
     snprintf(what, sizeof what, "%s%s%s%s", names, nearest ? "; did you mean " : "",
              nearest ? nearest : "", nearest ? "?" : "");
-    return expected(option, text, what);
+    return ls_value_expected(option, text, what);
 }
 
 static ls_status read_choice(const ls_option *option, const char *text, void *field)
@@ -190,7 +187,7 @@ static ls_status read_choice(const ls_option *option, const char *text, void *fi
 static ls_status read_flag(const ls_option *option, const char *text, bool *out)
 {
     if (strcmp(text, "yes") != 0 && strcmp(text, "no") != 0) {
-        return expected(option, text, "yes or no");
+        return ls_value_expected(option, text, "yes or no");
     }
     *out = strcmp(text, "yes") == 0;
     return LS_OK;
@@ -200,85 +197,19 @@ static ls_status read_flag(const ls_option *option, const char *text, bool *out)
 static ls_status read_text(const ls_option *option, const char *text, char *out)
 {
     const size_t count = strlen(text);
-    if (count == 0) return expected(option, text, option->value);
-    if (count >= LS_TEXT_BYTES) return expected(option, text, "fewer than 1024 bytes");
+    if (count == 0) return ls_value_expected(option, text, option->value);
+    if (count >= LS_TEXT_BYTES) return ls_value_expected(option, text, "fewer than 1024 bytes");
     if (text[0] == ' ' || text[count - 1] == ' ') {
-        return expected(option, text, "no blanks around it");
+        return ls_value_expected(option, text, "no blanks around it");
     }
     for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
-        if (*p < 0x20 || *p == 0x7F) return expected(option, text, "no control characters");
+        if (*p < 0x20 || *p == 0x7F) return ls_value_expected(option, text, "no control characters");
     }
     memcpy(out, text, count + 1);
     return LS_OK;
 }
 
-/* -- schedule and until ---------------------------------------------------------------------- */
-
-/* ":EVERY,FACTOR" at p. */
-static bool scan_step(const char *p, ls_schedule *s)
-{
-    s->kind = LS_SCHEDULE_STEP;
-    if (*p++ != ':' || !scan_count(&p, &s->every) || s->every == 0) return false;
-    if (*p++ != ',' || !scan_real(&p, &s->factor)) return false;
-    return *p == '\0' && s->factor > 0 && s->factor <= 1;
-}
-
-/* "", ":STEPS" or ":STEPS,FINAL" at p. */
-static bool scan_cosine(const char *p, ls_schedule *s)
-{
-    s->kind = LS_SCHEDULE_COSINE;
-    if (*p == '\0') return true;
-    if (*p++ != ':' || !scan_count(&p, &s->steps) || s->steps == 0) return false;
-    if (*p == '\0') return true;
-    if (*p++ != ',' || !scan_real(&p, &s->final)) return false;
-    return *p == '\0' && s->final >= 0 && s->final <= 1;
-}
-
-static ls_status read_schedule(const ls_option *option, const char *text, ls_schedule *out)
-{
-    static const char *const kinds[] = { "constant", "step", "cosine", NULL };
-    ls_schedule s = { .kind = LS_SCHEDULE_CONSTANT, .factor = 1, .warmup = out->warmup };
-    char kind[16];
-    const size_t count = strcspn(text, ":");
-    snprintf(kind, sizeof kind, "%.*s", (int)(count < sizeof kind ? count : sizeof kind - 1), text);
-    if (strcmp(kind, "constant") == 0) {
-        if (text[count]) return expected(option, text, "constant, with nothing after it");
-    } else if (strcmp(kind, "step") == 0) {
-        if (!scan_step(text + count, &s)) {
-            return expected(option, text, "step:EVERY,FACTOR, EVERY a number of updates from 1 "
-                                          "and FACTOR above 0 and at most 1");
-        }
-    } else if (strcmp(kind, "cosine") == 0) {
-        if (!scan_cosine(text + count, &s)) {
-            return expected(option, text, "cosine, cosine:STEPS or cosine:STEPS,FINAL, STEPS a "
-                                          "number of updates from 1 and FINAL from 0 to 1");
-        }
-    } else {
-        const char *nearest = ls_nearest_name(kind, kinds);
-        char what[160];
-        snprintf(what, sizeof what, "constant, step:EVERY,FACTOR or cosine[:STEPS[,FINAL]]%s%s%s",
-                 nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
-        return expected(option, text, what);
-    }
-    *out = s;
-    return LS_OK;
-}
-
-static void write_schedule(const ls_schedule *s, char *out, size_t bytes)
-{
-    char number[LS_NUMBER_BYTES];
-    if (s->kind == LS_SCHEDULE_CONSTANT) {
-        snprintf(out, bytes, "constant");
-    } else if (s->kind == LS_SCHEDULE_STEP) {
-        ls_number_text(s->factor, number);
-        snprintf(out, bytes, "step:%" PRIu64 ",%s", s->every, number);
-    } else if (s->steps == 0) {
-        snprintf(out, bytes, "cosine");
-    } else {
-        ls_number_text(s->final, number);
-        snprintf(out, bytes, "cosine:%" PRIu64 ",%s", s->steps, number);
-    }
-}
+/* -- until -------------------------------------------------------------------------------------- */
 
 static ls_status read_until(const ls_option *option, const char *text, ls_until *out)
 {
@@ -291,11 +222,11 @@ static ls_status read_until(const ls_option *option, const char *text, ls_until 
     const char *p = text + count;
     until.at_least = *p == '>';
     if ((*p != '>' && *p != '<') || p[1] != '=' || count >= sizeof until.metric) {
-        return expected(option, text, "METRIC>=X or METRIC<=X, such as val_accuracy>=0.97");
+        return ls_value_expected(option, text, "METRIC>=X or METRIC<=X, such as val_accuracy>=0.97");
     }
     p += 2;
-    if (!scan_real(&p, &until.value) || *p != '\0') {
-        return expected(option, text, "a number after >= or <=");
+    if (!ls_scan_real(&p, &until.value) || *p != '\0') {
+        return ls_value_expected(option, text, "a number after >= or <=");
     }
     memcpy(until.metric, text, count);
     int i = 0;
@@ -326,7 +257,7 @@ ls_status ls_value_read(const ls_option *option, const char *text, void *field)
     case LS_VALUE_FRACTION: return read_real(option, text, field);
     case LS_VALUE_FLAG: return read_flag(option, text, field);
     case LS_VALUE_CHOICE: return read_choice(option, text, field);
-    case LS_VALUE_SCHEDULE: return read_schedule(option, text, field);
+    case LS_VALUE_SCHEDULE: return ls_schedule_read(option, text, field);
     default: return read_until(option, text, field);
     }
 }
@@ -349,7 +280,7 @@ void ls_value_write(const ls_option *option, const void *field, char *out, size_
     case LS_VALUE_TEXT: snprintf(out, bytes, "%s", (const char *)field); return;
     case LS_VALUE_FLAG: snprintf(out, bytes, "%s", *(const bool *)field ? "yes" : "no"); return;
     case LS_VALUE_CHOICE: snprintf(out, bytes, "%s", option->choice[place]); return;
-    case LS_VALUE_SCHEDULE: write_schedule(field, out, bytes); return;
+    case LS_VALUE_SCHEDULE: ls_schedule_write(field, out, bytes); return;
     case LS_VALUE_UNTIL: write_until(option, field, out, bytes); return;
     default: break;
     }

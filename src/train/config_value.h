@@ -23,6 +23,21 @@ enum {
     LS_VALUE_UNTIL     /* ls_until */
 };
 
+/* Digits at *p, which moves past them. False if there are none or the number passes 2^64 - 1. */
+bool ls_scan_count(const char **p, uint64_t *out);
+
+/* A finite decimal number at *p, which moves past it; false if there is none. */
+bool ls_scan_real(const char **p, double *out);
+
+/* Fails with "--name: found 'text', expected <what>"; control characters are not shown. */
+LS_MUST_USE ls_status ls_value_expected(const ls_option *option, const char *text,
+                                        const char *what);
+
+/* Values of the type LS_VALUE_SCHEDULE; config_schedule.c. The warm-up is left as it is. */
+LS_MUST_USE ls_status ls_schedule_read(const ls_option *option, const char *text,
+                                       ls_schedule *out);
+void ls_schedule_write(const ls_schedule *schedule, char *out, size_t bytes);
+
 /* `field` is the option's field in an ls_config. Errors: ARGUMENT. */
 LS_MUST_USE ls_status ls_value_read(const ls_option *option, const char *text, void *field);
 void ls_value_write(const ls_option *option, const void *field, char *out, size_t bytes);

@@ -186,19 +186,23 @@ ls_status ls_replica_regularizer(ls_replica *replica, ls_group *group, double *o
     ls_replica *r = replica;
     const ls_model *model = r->config->model;
     *out = 0;
-    if (r->config->l1 == 0 && r->config->l2 == 0) return LS_OK;
+    bool any = false;
+    for (int p = 0; p < model->parameter_count; p++) {
+        any = any || r->config->rule[p].l1 > 0 || r->config->rule[p].l2 > 0;
+    }
+    if (!any) return LS_OK;
     LS_TRY(ls_weight_sums(&r->compute, &(ls_weight_sums_args){
         .tensors = &r->tensors,
         .w = r->weights,
         .square_sum = r->results.weight_square,
         .absolute_sum = r->results.weight_absolute }));
     LS_TRY(ls_replica_read_results(r, group, "summing the weights"));
-    const ls_results *host = &r->results_host;
-    for (int p = 0; p < model->parameter_count; p++)
-        if (!model->parameter[p].is_kernel)
-            host->weight_square[p] = host->weight_absolute[p] = 0;
-    const size_t count = (size_t)model->parameter_count;
-    *out = r->config->l1 * ls_tree_sum(host->weight_absolute, count)
-           + r->config->l2 * ls_tree_sum(host->weight_square, count);
+    ls_tree_f64 sum = { .depth = 0 };
+    for (int p = 0; p < model->parameter_count; p++) {
+        const ls_parameter_rule *rule = &r->config->rule[p];
+        ls_tree_push_f64(&sum, rule->l1 * r->results_host.weight_absolute[p]
+                               + rule->l2 * r->results_host.weight_square[p]);
+    }
+    *out = ls_tree_root_f64(&sum);
     return LS_OK;
 }

@@ -57,7 +57,8 @@ LS_MUST_USE ls_status ls_evaluation_run(const ls_evaluation_job *job, ls_replica
 /* Sums over the whole part, in the order of the data set. Pure. */
 ls_epoch_sums ls_evaluation_sums(const ls_evaluation_job *job);
 
-/* The regulariser of a replica's weights: l1 * sum |w| + l2 * sum w^2 over kernels. Blocks. */
+/* The regulariser of a replica's weights: by the tree over parameters in the order of the model
+ * file, l1 * sum |w| + l2 * sum w^2 of each with its own l1 and l2. Blocks. */
 LS_MUST_USE ls_status ls_replica_regularizer(ls_replica *replica, ls_group *group, double *out);
 
 #endif

@@ -29,13 +29,15 @@ void ls_explanation_free(ls_explanation *explanation)
 
 /* -- gathering --------------------------------------------------------------------------------- */
 
-/* The first kernel's element with the largest combined gradient; equal on every rank. */
+/* The first trained kernel's (the last parameter's, where there is none) element with the largest combined gradient; equal on every rank. */
 static void choose_element(const ls_run *run, const float *reduced, int *parameter,
                            size_t *element)
 {
     const ls_model *model = &run->model;
     *parameter = 0;
-    while (!model->parameter[*parameter].is_kernel) (*parameter)++;
+    while (*parameter < model->parameter_count - 1
+           && (!model->parameter[*parameter].is_kernel || run->rule[*parameter].frozen))
+        (*parameter)++;
     const float *g = reduced + model->parameter[*parameter].begin;
     *element = 0;
     for (size_t i = 1; i < model->parameter[*parameter].count; i++)
@@ -134,8 +136,8 @@ static void put_shards(FILE *out, const ls_run *run)
 static void put_division(FILE *out, const ls_run *run, const ls_step_numbers *n)
 {
     const ls_explanation *e = run->explanation;
-    const ls_parameter *parameter = &run->model.parameter[e->parameter];
-    const float scale = (float)(1 / n->denominator);
+    const ls_parameter_rule *rule = &run->rule[e->parameter];
+    const float scale = n->scale, l1 = (float)rule->l1;
     fprintf(out, "\nCombined, by the canonical tree over the shards\n"
             "  samples %" PRId64 ", loss sum %.9g, gradient sum %.9g (folded again here: %.9g)\n",
             n->totals.samples, n->totals.loss, (double)e->reduced,
@@ -145,18 +147,34 @@ static void put_division(FILE *out, const ls_run *run, const ls_step_numbers *n)
             ls_reduction_name(run->config.reduction), n->data_loss, (double)e->reduced,
             (double)(e->reduced * scale));
     float g = e->reduced * scale;
-    const float l1 = (float)run->config.l1;
-    if (run->config.l2 > 0) g = ls_fmaf((float)(2 * run->config.l2), e->before, g);
-    if (run->config.l1 > 0) g += e->before > 0 ? l1 : e->before < 0 ? -l1 : 0;
+    if (rule->l2 > 0) g = ls_fmaf((float)(2 * rule->l2), e->before, g);
+    if (rule->l1 > 0) g += e->before > 0 ? l1 : e->before < 0 ? -l1 : 0;
     fprintf(out, "\nRegularised, once\n"
             "  l1 %g, l2 %g: regulariser %.9g, loss %.9g, gradient %.9g\n",
-            run->config.l1, run->config.l2, n->regularizer, n->loss, (double)g);
+            rule->l1, rule->l2, n->regularizer, n->loss, (double)g);
+}
+
+/* `step`: what the update did to the parameter that is shown. */
+static void put_update(FILE *out, const ls_run *run, const ls_step_numbers *n,
+                       const ls_tensor_step *step)
+{
+    const ls_explanation *e = run->explanation;
+    const ls_config *config = &run->config;
+    char clip[96] = "no clipping";
+    if (config->clip_value > 0)
+        snprintf(clip, sizeof clip, "elements cut to %g", config->clip_value);
+    if (config->clip_norm > 0)
+        snprintf(clip, sizeof clip, "norm of this tensor at most %g", config->clip_norm);
+    if (config->clip_global_norm > 0)
+        snprintf(clip, sizeof clip, "norm at most %g", config->clip_global_norm);
     fprintf(out, "\nUpdated alike on every rank\n"
-            "  gradient norm %.9g, clip factor 1 (no clipping), learning rate %.9g\n"
+            "  gradient norm %.9g, clip factor %.9g (%s), learning rate %.9g\n"
+            "  rate of this tensor %.9g, decoupled decay %.9g\n"
             "  weights/%s[%zu]: %.9g -> %.9g, change %.9g; update norm %.9g\n"
-            "  digest of the weights on every rank: %016" PRIx64 "\n", n->grad_norm, n->lr,
-            parameter->name, e->element, (double)e->before, (double)e->after,
-            (double)(e->after - e->before), n->update_norm, n->digest);
+            "  digest of the weights on every rank: %016" PRIx64 "\n", n->grad_norm,
+            (double)step->clip, clip, n->lr, (double)step->rate, (double)step->decay,
+            run->model.parameter[e->parameter].name, e->element, (double)e->before,
+            (double)e->after, (double)(e->after - e->before), n->update_norm, n->digest);
 }
 
 ls_status ls_explain_end(ls_rank *rank)
@@ -178,7 +196,12 @@ ls_status ls_explain_end(ls_rank *rank)
             run->config.explain_step, run->world_size, run->config.shards, parameter->name,
             e->element);
     put_shards(page.out, run);
-    put_division(page.out, run, &k->numbers);
+    if (k->numbers.skipped) {
+        fprintf(page.out, "\nSkipped: all weights of the batch are zero, there is no update\n");
+    } else {
+        put_division(page.out, run, &k->numbers);
+        put_update(page.out, run, &k->numbers, &k->replica.step_host[e->parameter]);
+    }
     LS_TRY(ls_page_end(&page, &text));
     if (run->observer->explain) run->observer->explain(run->observer->context, text);
     free(text);

@@ -159,8 +159,8 @@ ls_status ls_machine_open(ls_run *run, const ls_progress *start)
         .capacity_min = EVALUATION_ROWS,
         .weighted = run->class_weight || ls_dataset_describe(run->dataset)->weighted,
         .slot_count = ls_optimizer_slot_count(config->optimizer),
-        .l1 = config->l1,
-        .l2 = config->l2,
+        .rule = run->rule,
+        .average = config->ema > 0,
         .seed = config->seed,
         .training = true,
     };

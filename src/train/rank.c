@@ -24,6 +24,15 @@ static ls_status broadcast_arena(ls_rank *k, float *arena)
     return ls_comm_verify(run->comm, k->rank);
 }
 
+/* Arena `a` of the state (state.h) in this rank's replica. */
+static float *state_arena(const ls_rank *k, int a)
+{
+    const ls_replica *r = &k->replica;
+    const int slots = k->run->replica_config.slot_count;
+    if (a == 0) return r->weights;
+    return a <= slots ? r->slot[a - 1] : r->average;
+}
+
 /* Rank 0 has the first weights and slots on the host; afterwards all replicas have them, and have
  * compared them. */
 static ls_status start_alike(ls_rank *k)
@@ -31,13 +40,11 @@ static ls_status start_alike(ls_rank *k)
     ls_run *run = k->run;
     ls_replica *r = &k->replica;
     const size_t floats = run->model.arena_floats;
-    const int slots = run->replica_config.slot_count;
-    float *arena[1 + LS_SLOT_MAX] = { r->weights, r->slot[0], r->slot[1] };
-    for (int a = 0; a <= slots; a++) {
+    for (int a = 0; a < ls_state_arena_count(&run->config); a++) {
+        float *arena = state_arena(k, a);
         if (k->rank == 0)
-            LS_TRY(ls_replica_store(r, arena[a], run->arena_host + (size_t)a * floats,
-                                    run->group));
-        LS_TRY(broadcast_arena(k, arena[a]));
+            LS_TRY(ls_replica_store(r, arena, run->arena_host + (size_t)a * floats, run->group));
+        LS_TRY(broadcast_arena(k, arena));
     }
     LS_TRY(ls_digest(&r->compute, &(ls_digest_args){
         .count = floats, .x = r->weights, .out = r->results.digest }));
@@ -52,17 +59,16 @@ static ls_status fetch_state(ls_rank *k)
 {
     ls_run *run = k->run;
     const size_t floats = run->model.arena_floats;
-    LS_TRY(ls_replica_fetch(&k->replica, run->arena_host, k->replica.weights, run->group));
-    for (int s = 0; s < run->replica_config.slot_count; s++)
-        LS_TRY(ls_replica_fetch(&k->replica, run->arena_host + (size_t)(s + 1) * floats,
-                                k->replica.slot[s], run->group));
+    for (int a = 0; a < ls_state_arena_count(&run->config); a++)
+        LS_TRY(ls_replica_fetch(&k->replica, run->arena_host + (size_t)a * floats,
+                                state_arena(k, a), run->group));
     return LS_OK;
 }
 
 static ls_run_state describe_state(const ls_rank *k)
 {
     const ls_run *run = k->run;
-    ls_run_state state = {
+    return (ls_run_state){
         .config = &run->config,
         .model = &run->model,
         .data = ls_dataset_spec(run->dataset),
@@ -70,11 +76,8 @@ static ls_run_state describe_state(const ls_rank *k)
         .numerics_class = run->numerics_class,
         .world = run->world,
         .progress = &k->progress,
-        .weights = run->arena_host,
+        .arenas = run->arena_host,
     };
-    for (int s = 0; s < run->replica_config.slot_count; s++)
-        state.slot[s] = run->arena_host + (size_t)(s + 1) * run->model.arena_floats;
-    return state;
 }
 
 /* Save `name` from what fetch_state brought. */
@@ -101,7 +104,8 @@ static ls_status save(ls_rank *k, bool numbered, bool best)
 
 /* -- the end of an epoch ----------------------------------------------------------------------- */
 
-/* The line of history.csv for the epoch so far; evaluates the test part. Collective. */
+/* The line of history.csv for the epoch so far; evaluates the test part, with the average of the
+ * weights where one is kept. Collective. */
 static ls_status summarize_epoch(ls_rank *k, ls_history_line *line)
 {
     ls_run *run = k->run;
@@ -124,8 +128,10 @@ static ls_status summarize_epoch(ls_rank *k, ls_history_line *line)
     if (run->test.count == 0) return LS_OK;
     const double begin = ls_clock();
     double regularizer;
+    ls_replica_exchange_average(&k->replica);
     LS_TRY(ls_replica_regularizer(&k->replica, run->group, &regularizer));
     LS_TRY(ls_evaluation_run(&run->test, &k->replica, &k->staging));
+    ls_replica_exchange_average(&k->replica);
     const ls_epoch_sums test = ls_evaluation_sums(&run->test);
     line->val_loss = test.loss / (double)test.samples + regularizer;
     ls_metric_values(task, &test, line->val_metric);

@@ -143,6 +143,7 @@ static size_t layout(ls_replica *r, const ls_replica_config *config, int rank, c
     r->weights = carve(&c, arena);
     if (config->training) {
         for (int s = 0; s < config->slot_count; s++) r->slot[s] = carve(&c, arena);
+        if (config->average) r->average = carve(&c, arena);
         r->gradients = carve(&c, arena * (size_t)piece_count);
         for (int i = 0; i < 2; i++)
             r->gradient_of[i] = carve(&c, pass * largest_activation(model) * sizeof(float));
@@ -150,6 +151,7 @@ static size_t layout(ls_replica *r, const ls_replica_config *config, int rank, c
     layout_activations(r, model, pass, &c);
     layout_samples(r, config, rank, &c);
     r->table_device = carve(&c, (size_t)model->parameter_count * sizeof(ls_arena_tensor));
+    r->step_device = carve(&c, (size_t)model->parameter_count * sizeof(ls_tensor_step));
     r->results_bytes = layout_results(&r->results, config, NULL);
     char *results = carve(&c, r->results_bytes);
     layout_results(&r->results, config, results);
@@ -176,8 +178,8 @@ static void fill_table(ls_arena_tensor *table, const ls_replica_config *config)
         table[p] = (ls_arena_tensor){
             .begin = parameter->begin,
             .count = parameter->count,
-            .l2_twice = parameter->is_kernel ? (float)(2 * config->l2) : 0,
-            .l1 = parameter->is_kernel ? (float)config->l1 : 0,
+            .l2_twice = (float)(2 * config->rule[p].l2),
+            .l1 = (float)config->rule[p].l1,
         };
     }
 }
@@ -202,6 +204,7 @@ static ls_status clear(ls_replica *r, int piece_count)
     LS_TRY(ls_fill(&r->compute, r->weights, 0, arena));
     for (int s = 0; s < LS_SLOT_MAX; s++)
         if (r->slot[s]) LS_TRY(ls_fill(&r->compute, r->slot[s], 0, arena));
+    if (r->average) LS_TRY(ls_fill(&r->compute, r->average, 0, arena));
     if (r->gradients)
         LS_TRY(ls_fill(&r->compute, r->gradients, 0, arena * (size_t)piece_count));
     return ls_fill(&r->compute, r->results.gradient_square, 0, r->results_bytes);
@@ -250,6 +253,10 @@ ls_status ls_replica_init(ls_replica *replica, const ls_replica_config *config, 
     const size_t table = (size_t)config->model->parameter_count * sizeof(ls_arena_tensor);
     LS_TRY(ls_pinned_alloc(device, r->results_bytes, &r->pinned));
     LS_TRY(ls_pinned_alloc(device, BOUNCE_BYTES, &r->bounce));
+    void *step;
+    const size_t step_bytes = (size_t)config->model->parameter_count * sizeof(ls_tensor_step);
+    LS_TRY(ls_pinned_alloc(device, step_bytes, &step));
+    r->step_host = step;
     layout_results(&r->results_host, config, r->pinned);
     fill_table(r->table_host, config);
     r->tensors = (ls_arena_table){ .count = config->model->parameter_count,
@@ -267,6 +274,7 @@ void ls_replica_free(ls_replica *replica)
 {
     if (replica->device) {
         (void)ls_stream_settles(&replica->compute, 1); /* when setting it up has failed half-way */
+        ls_pinned_release(replica->device, replica->step_host);
         ls_pinned_release(replica->device, replica->bounce);
         ls_pinned_release(replica->device, replica->pinned);
         ls_device_release(replica->device, replica->memory);
@@ -308,6 +316,14 @@ ls_status ls_replica_decode(ls_replica *replica, const ls_pass_input *input)
         .x = input->bytes,
         .table = replica->table,
         .y = input->x });
+}
+
+void ls_replica_exchange_average(ls_replica *replica)
+{
+    float *weights = replica->weights;
+    if (!replica->average) return;
+    replica->weights = replica->average;
+    replica->average = weights;
 }
 
 ls_status ls_replica_load(ls_replica *replica, const ls_batch *batch)

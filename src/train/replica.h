@@ -7,7 +7,7 @@
  * Memory is allocated once and carved: device memory (weights, gradient pieces, slots,
  * activations, the pass's samples) and pinned host memory (what is read back).
  *
- *   weights | slots | gradient pieces 0 .. P-1 | activation of each layer | two gradients of
+ *   weights | slots | average | gradient pieces 0 .. P-1 | activation of each layer | two gradients of
  *   activations | input, labels ... | one shard-sum row per shard | per-tensor results
  *
  * Thread rule: used by its rank's thread, after the main thread has made it.
@@ -26,8 +26,7 @@
 #include "kernels/kernels.h"
 #include "train/config.h"
 #include "train/model.h"
-
-enum { LS_SLOT_MAX = 2 }; /* arenas of optimizer state: momentum 1, adam 2 */
+#include "train/rules.h"
 
 /* What every replica of a run shares; built by the trainer, read-only. */
 typedef struct {
@@ -40,7 +39,8 @@ typedef struct {
     bool weighted;        /* batches come with weights */
     int slot_count;       /* 0 .. LS_SLOT_MAX */
     int top_k;            /* a label among the first top_k classes counts as `top`; 0: none does */
-    double l1, l2;
+    const ls_parameter_rule *rule; /* [parameters] */
+    bool average;         /* keep a moving average of the weights */
     uint64_t seed;
     bool training;        /* false: no gradients, no slots (evaluate, predict) */
 } ls_replica_config;
@@ -79,6 +79,7 @@ typedef struct {
     void *memory;                    /* owned; device memory, everything below points into it */
     float *weights;                  /* arena */
     float *slot[LS_SLOT_MAX];        /* arenas, NULL where the optimizer has none */
+    float *average;                  /* arena, NULL unless it is kept */
     float *gradients;                /* piece p at gradients + p * arena_floats */
     float **activation;              /* owned host array [layers]; NULL: the layer makes none */
     uint8_t **place;                 /* owned host array [layers]; max pool's choice */
@@ -97,9 +98,11 @@ typedef struct {
     ls_results results;              /* on the device */
     size_t results_bytes;
     ls_arena_tensor *table_device;   /* [parameters] */
+    ls_tensor_step *step_device;     /* [parameters] */
 
     void *pinned;                    /* owned; pinned host memory */
     ls_results results_host;         /* the same layout in `pinned` */
+    ls_tensor_step *step_host;       /* owned; pinned [parameters] what the update is to do */
     void *bounce;                    /* owned; pinned: where arenas pass on their way */
     ls_arena_tensor *table_host;     /* owned host array [parameters] */
     ls_arena_table tensors;
@@ -119,6 +122,10 @@ LS_MUST_USE ls_status ls_replica_store(ls_replica *replica, float *to, const flo
                                        ls_group *group);
 LS_MUST_USE ls_status ls_replica_fetch(ls_replica *replica, float *to_host, const float *from,
                                        ls_group *group);
+
+/* From here on, until called again, weights and their average have changed places: what an
+ * evaluation between two steps looks at. Does nothing where no average is kept. */
+void ls_replica_exchange_average(ls_replica *replica);
 
 /* Copy a step's batch of this rank to the device and plan its folds. */
 LS_MUST_USE ls_status ls_replica_load(ls_replica *replica, const ls_batch *batch);

@@ -27,9 +27,11 @@ typedef struct ls_run ls_run;
 typedef struct {
     ls_shard_sum totals;          /* of the global batch */
     double denominator;           /* D of docs/semantics.md */
+    float scale;                  /* what the gradient's sums are multiplied by: 1 / D */
     double data_loss, regularizer, loss; /* loss is the sum of the two */
     double lr;                    /* of this step */
-    double grad_norm, update_norm; /* L2, over all parameters */
+    double grad_norm;             /* L2 over the trained parameters, before clipping */
+    double update_norm;           /* L2, over all parameters */
     uint64_t digest;              /* of the weights after the update */
     bool skipped;                 /* D is 0: there is no update */
 } ls_step_numbers;
@@ -66,13 +68,14 @@ struct ls_run {
     ls_group *group;
     ls_comm *comm;
     ls_pipeline *pipeline;
+    ls_parameter_rule *rule;      /* owned; [parameters] */
     ls_replica_config replica_config;
     ls_rank *rank;                /* owned; [world_size] */
     ls_bucket *bucket;            /* owned; [bucket_count] */
     int bucket_count;
     uint64_t steps_per_epoch, last_step;
     ls_evaluation_job test;       /* count 0: no test part */
-    float *arena_host;            /* owned; rank 0's copies: weights and slots, one after another */
+    float *arena_host;            /* owned; rank 0's copies of the state's arenas (state.h) */
     float **diverged;             /* owned; [world_size] written when replicas disagree */
     ls_run_folder *folder;
     const ls_observer *observer;

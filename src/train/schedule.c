@@ -8,7 +8,7 @@
  *
  *     lr |      ______            constant          \                     cosine
  *        |     /      |____       step               \__
- *        |    /            |____                        \__
+ *        |    /            |____  exponential           \__                polynomial
  *        |___/______________________ step                  \____
  *         warmup  every  every
  *
@@ -45,12 +45,52 @@ static double cosine_rate(const ls_schedule *s, double lr, uint64_t t)
     return lr * (s->final + (1.0 - s->final) * (0.5 * (1.0 + ls_cos(pi * part))));
 }
 
+/* RATE^(t / STEPS), the whole power as a product. */
+static double exponential_rate(const ls_schedule *s, double lr, uint64_t t)
+{
+    const double whole = step_rate(lr, s->factor, t / s->steps);
+    const uint64_t rest = t % s->steps;
+    if (s->staircase || rest == 0) return whole;
+    return whole * ls_exp(ls_log(s->factor) * ((double)rest / (double)s->steps));
+}
+
+/* base^power for 0 <= base <= 1. */
+static double power_of(double base, double power)
+{
+    const int whole = (int)power; /* at most 64 */
+    if (base == 0) return 0;
+    if ((double)whole != power) return ls_exp(power * ls_log(base));
+    double product = 1;
+    for (int i = 0; i < whole; i++) product *= base;
+    return product;
+}
+
+static double polynomial_rate(const ls_schedule *s, double lr, uint64_t t)
+{
+    const double part = t < s->steps ? (double)t / (double)s->steps : 1.0;
+    return s->final + (lr - s->final) * power_of(1.0 - part, s->power);
+}
+
+static double table_rate(const ls_schedule *s, uint64_t t)
+{
+    int e = s->entry_count - 1;
+    while (s->entry[e].step > t) e--; /* the first one's step is 0 */
+    return s->entry[e].rate;
+}
+
 double ls_schedule_rate(const ls_schedule *s, double lr, uint64_t step)
 {
-    if (step < s->warmup) return lr * ((double)(step + 1) / (double)s->warmup);
+    const double first = s->kind == LS_SCHEDULE_TABLE ? s->entry[0].rate : lr;
+    if (step < s->warmup) return first * ((double)(step + 1) / (double)s->warmup);
     const uint64_t t = step - s->warmup;
-    if (s->kind == LS_SCHEDULE_STEP) return step_rate(lr, s->factor, t / s->every);
-    if (s->kind == LS_SCHEDULE_COSINE) return cosine_rate(s, lr, t);
+    switch (s->kind) {
+    case LS_SCHEDULE_STEP: return step_rate(lr, s->factor, t / s->every);
+    case LS_SCHEDULE_COSINE: return cosine_rate(s, lr, t);
+    case LS_SCHEDULE_EXPONENTIAL: return exponential_rate(s, lr, t);
+    case LS_SCHEDULE_POLYNOMIAL: return polynomial_rate(s, lr, t);
+    case LS_SCHEDULE_TABLE: return table_rate(s, t);
+    case LS_SCHEDULE_CONSTANT: break;
+    }
     return lr;
 }
 
@@ -60,15 +100,36 @@ void ls_schedule_fill(ls_schedule *s, uint64_t run_steps)
     s->steps = run_steps > s->warmup ? run_steps - s->warmup : 1;
 }
 
+static void describe_table(const ls_schedule *s, char *out, size_t bytes)
+{
+    const ls_rate_entry *last = &s->entry[s->entry_count - 1];
+    snprintf(out, bytes, "a table of %d rates, %g at first and %g from update %" PRIu64 " on",
+             s->entry_count, s->entry[0].rate, last->rate, last->step + 1);
+}
+
 void ls_schedule_describe(const ls_schedule *s, char *out, size_t bytes)
 {
     char warmup[64] = "", shape[128] = "constant";
     if (s->warmup > 0)
         snprintf(warmup, sizeof warmup, ", after %" PRIu64 " of warm-up", s->warmup);
-    if (s->kind == LS_SCHEDULE_STEP)
+    switch (s->kind) {
+    case LS_SCHEDULE_CONSTANT: break;
+    case LS_SCHEDULE_STEP:
         snprintf(shape, sizeof shape, "times %g every %" PRIu64 " updates", s->factor, s->every);
-    if (s->kind == LS_SCHEDULE_COSINE)
+        break;
+    case LS_SCHEDULE_COSINE:
         snprintf(shape, sizeof shape, "cosine over %" PRIu64 " updates to %g of lr", s->steps,
                  s->final);
+        break;
+    case LS_SCHEDULE_EXPONENTIAL:
+        snprintf(shape, sizeof shape, "times %g %s %" PRIu64 " updates", s->factor,
+                 s->staircase ? "every" : "over each", s->steps);
+        break;
+    case LS_SCHEDULE_POLYNOMIAL:
+        snprintf(shape, sizeof shape, "polynomial of power %g over %" PRIu64 " updates to %g",
+                 s->power, s->steps, s->final);
+        break;
+    case LS_SCHEDULE_TABLE: describe_table(s, shape, sizeof shape); break;
+    }
     snprintf(out, bytes, "%s%s", shape, warmup);
 }

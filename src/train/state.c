@@ -70,27 +70,38 @@ static void describe_tensor(ls_saved_tensor *out, const char *prefix, const ls_p
     memcpy(out->shape, parameter->shape, sizeof parameter->shape);
 }
 
-static void slot_prefix(ls_optimizer optimizer, int slot, char out[32])
+static const char average_prefix[] = "optimizer/ema";
+
+int ls_state_arena_count(const ls_config *config)
 {
-    snprintf(out, 32, "optimizer/%s", ls_optimizer_slot_name(optimizer, slot));
+    return 1 + ls_optimizer_slot_count(config->optimizer) + (config->ema > 0);
+}
+
+void ls_state_arena_prefix(const ls_config *config, int arena, char out[LS_PREFIX_BYTES])
+{
+    if (arena == 0) snprintf(out, LS_PREFIX_BYTES, "weights");
+    else if (arena > ls_optimizer_slot_count(config->optimizer))
+        snprintf(out, LS_PREFIX_BYTES, "%s", average_prefix);
+    else
+        snprintf(out, LS_PREFIX_BYTES, "optimizer/%s",
+                 ls_optimizer_slot_name(config->optimizer, arena - 1));
 }
 
 /* Every tensor of the state, weights first. The array is owned by the caller. */
 static ls_status list_tensors(const ls_run_state *state, ls_saved_tensor **out, int *count)
 {
     const ls_model *model = state->model;
-    const int slots = ls_optimizer_slot_count(state->config->optimizer);
-    *count = model->parameter_count * (1 + slots);
+    const int arenas = ls_state_arena_count(state->config);
+    *count = model->parameter_count * arenas;
     *out = calloc((size_t)*count + 1, sizeof **out);
     if (!*out) return ls_fail(LS_ERR_MEMORY, "no memory for a list of %d tensors", *count);
     ls_saved_tensor *tensor = *out;
-    for (int p = 0; p < model->parameter_count; p++)
-        describe_tensor(tensor++, "weights", &model->parameter[p], state->weights);
-    for (int s = 0; s < slots; s++) {
-        char prefix[32];
-        slot_prefix(state->config->optimizer, s, prefix);
+    for (int a = 0; a < arenas; a++) {
+        char prefix[LS_PREFIX_BYTES];
+        const float *arena = state->arenas + (size_t)a * model->arena_floats;
+        ls_state_arena_prefix(state->config, a, prefix);
         for (int p = 0; p < model->parameter_count; p++)
-            describe_tensor(tensor++, prefix, &model->parameter[p], state->slot[s]);
+            describe_tensor(tensor++, prefix, &model->parameter[p], arena);
     }
     return LS_OK;
 }
@@ -323,24 +334,47 @@ static bool is_known(const char *name, const ls_model *model, const char *prefix
     return false;
 }
 
-ls_status ls_run_state_load(const ls_checkpoint *checkpoint, const char *path,
-                            const ls_model *model, ls_optimizer optimizer, int slot_count,
-                            float *weights, float *const slot[LS_SLOT_MAX])
+/* Tensors of the file whose name begins with `group` and that no prefix knows go to `bad`. */
+static void find_extra(const ls_checkpoint *checkpoint, const ls_model *model, const char *group,
+                       char prefix[][LS_PREFIX_BYTES], int prefix_count, name_list *bad)
 {
-    name_list bad = { .used = 0 };
-    char prefix[1 + LS_SLOT_MAX][32] = { "weights" };
-    for (int s = 0; s < slot_count; s++) slot_prefix(optimizer, s, prefix[1 + s]);
-    load_arena(checkpoint, model, prefix[0], weights, &bad);
-    for (int s = 0; s < slot_count; s++)
-        load_arena(checkpoint, model, prefix[1 + s], slot[s], &bad);
     for (int t = 0; t < ls_checkpoint_tensor_count(checkpoint); t++) {
         const char *name = ls_checkpoint_tensor_at(checkpoint, t)->name;
-        const bool looked_at = slot_count > 0 || strncmp(name, "weights/", 8) == 0;
-        bool known = false;
-        for (int i = 0; i <= slot_count; i++) known = known || is_known(name, model, prefix[i]);
-        if (looked_at && !known) add_name(&bad, "extra", name, "");
+        bool known = strncmp(name, group, strlen(group)) != 0;
+        for (int i = 0; i < prefix_count; i++) known = known || is_known(name, model, prefix[i]);
+        if (!known) add_name(bad, "extra", name, "");
     }
-    if (bad.count == 0) return LS_OK;
-    return ls_fail(LS_ERR_FORMAT, "%s: %d tensors do not fit model %s: %s", path, bad.count,
-                   model->name, bad.text);
+}
+
+static ls_status refuse(const name_list *bad, const char *path, const ls_model *model)
+{
+    if (bad->count == 0) return LS_OK;
+    return ls_fail(LS_ERR_FORMAT, "%s: %d tensors do not fit model %s: %s", path, bad->count,
+                   model->name, bad->text);
+}
+
+ls_status ls_run_state_load(const ls_checkpoint *checkpoint, const char *path,
+                            const ls_model *model, const ls_config *config, float *arenas)
+{
+    name_list bad = { .used = 0 };
+    char prefix[LS_STATE_ARENAS_MAX][LS_PREFIX_BYTES];
+    const int count = ls_state_arena_count(config);
+    for (int a = 0; a < count; a++) {
+        ls_state_arena_prefix(config, a, prefix[a]);
+        load_arena(checkpoint, model, prefix[a], arenas + (size_t)a * model->arena_floats, &bad);
+    }
+    find_extra(checkpoint, model, "", prefix, count, &bad);
+    return refuse(&bad, path, model);
+}
+
+ls_status ls_run_weights_load(const ls_checkpoint *checkpoint, const char *path,
+                              const ls_model *model, bool averaged, float *weights)
+{
+    name_list bad = { .used = 0 };
+    char prefix[1][LS_PREFIX_BYTES], group[LS_PREFIX_BYTES + 1];
+    snprintf(prefix[0], LS_PREFIX_BYTES, "%s", averaged ? average_prefix : "weights");
+    snprintf(group, sizeof group, "%s/", prefix[0]);
+    load_arena(checkpoint, model, prefix[0], weights, &bad);
+    find_extra(checkpoint, model, group, prefix, 1, &bad);
+    return refuse(&bad, path, model);
 }

@@ -2,7 +2,8 @@
 /* state.h -- what a checkpoint of a run means: tensors by name, and the run's place in time.
  *
  *   weights/<layer>/<name>           every parameter, in its own shape
- *   optimizer/<slot>/<layer>/<name>  momentum; m, v
+ *   optimizer/<slot>/<layer>/<name>  momentum; m, v; square
+ *   optimizer/ema/<layer>/<name>     with --ema: the moving average of the weights
  *   __metadata__                     step, epoch, step_of_epoch, epoch_sums, best, last, config,
  *                                    model, model_name, data, data_identity, class, world, format
  *
@@ -30,14 +31,19 @@ typedef struct {
     ls_history_line last;      /* epoch 0: none yet */
 } ls_progress;
 
+/* The arenas of a run's state, in the order of its tensors: weights, the optimizer's slots, the
+ * average of the weights. Prefixes are "weights", "optimizer/m" ... Pure. */
+enum { LS_STATE_ARENAS_MAX = 2 + LS_SLOT_MAX, LS_PREFIX_BYTES = 32 };
+int ls_state_arena_count(const ls_config *config);
+void ls_state_arena_prefix(const ls_config *config, int arena, char out[LS_PREFIX_BYTES]);
+
 /* Everything of a run that is saved. All borrowed. */
 typedef struct {
     const ls_config *config;   /* effective */
     const ls_model *model;
     const char *data, *data_identity, *numerics_class, *world;
     const ls_progress *progress;
-    const float *weights;      /* host arena */
-    const float *slot[LS_SLOT_MAX];
+    const float *arenas;       /* host memory: the state's arenas one after another */
 } ls_run_state;
 
 /* Refuses (NONFINITE, naming the tensor) to save a value that is not finite. Errors: IO, MEMORY. */
@@ -62,12 +68,16 @@ LS_MUST_USE ls_status ls_saved_run_init(ls_saved_run *saved, const ls_checkpoint
                                         const char *path);
 void ls_saved_run_free(ls_saved_run *saved); /* accepts all-zero */
 
-/* Tensors into host arenas. Strict: a missing, extra or misshapen tensor is an error that lists
- * names. slot_count 0 reads weights only and does not look at the rest (--init, eval). */
+/* All tensors of a run into the arenas of its state, which lie one after another. Strict: a
+ * missing, extra or misshapen tensor is an error that lists names. */
 LS_MUST_USE ls_status ls_run_state_load(const ls_checkpoint *checkpoint, const char *path,
-                                        const ls_model *model, ls_optimizer optimizer,
-                                        int slot_count, float *weights,
-                                        float *const slot[LS_SLOT_MAX]);
+                                        const ls_model *model, const ls_config *config,
+                                        float *arenas);
+
+/* Weights alone, as strict about them, without a look at the rest; `averaged`: their moving average
+ * in their place. */
+LS_MUST_USE ls_status ls_run_weights_load(const ls_checkpoint *checkpoint, const char *path,
+                                          const ls_model *model, bool averaged, float *weights);
 
 /* "f32/1 V=8 B=64 reduction=mean order=exact": the numerics class of a run. With --order fast the
  * ring's length is part of it. */

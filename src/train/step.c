@@ -157,7 +157,7 @@ static ls_status check_gradients(ls_rank *k)
 {
     const ls_model *model = &k->run->model;
     for (int p = 0; p < model->parameter_count; p++)
-        if (k->replica.results_host.nonfinite[p] != LS_ALL_FINITE)
+        if (!k->run->rule[p].frozen && k->replica.results_host.nonfinite[p] != LS_ALL_FINITE)
             return ls_fail(LS_ERR_NONFINITE, "the gradient of %s is not finite, element %" PRIu64
                            "; the loss was %g", model->parameter[p].name,
                            k->replica.results_host.nonfinite[p], k->numbers.loss);
@@ -166,7 +166,8 @@ static ls_status check_gradients(ls_rank *k)
 
 /* -- divide, once ------------------------------------------------------------------------------ */
 
-/* The loss, and the reduced gradient: divided, regularised, measured, tested. */
+/* The loss, and the reduced gradient: divided, regularised, measured, tested. What the loss was
+ * multiplied by before the backward pass, if anything, belongs into n->scale beside D. */
 static ls_status divide(ls_rank *k)
 {
     ls_run *run = k->run;
@@ -180,21 +181,35 @@ static ls_status divide(ls_rank *k)
     n->loss = n->data_loss + n->regularizer;
     if (!isfinite(n->loss)) return explain_nonfinite_loss(k);
     if (n->skipped) return LS_OK;
+    n->scale = (float)(1 / n->denominator);
     LS_TRY(ls_gradient_finish(&r->compute, &(ls_gradient_finish_args){
         .tensors = &r->tensors,
-        .scale = (float)(1 / n->denominator),
+        .scale = n->scale,
         .w = r->weights,
         .g = r->gradients + (size_t)r->plan.final_slot[0] * run->model.arena_floats,
         .square_sum = r->results.gradient_square,
         .nonfinite = r->results.nonfinite }));
     LS_TRY(ls_replica_read_results(r, run->group, "finishing the gradient"));
-    n->grad_norm = sqrt(ls_tree_sum(r->results_host.gradient_square,
-                                    (size_t)run->model.parameter_count));
+    n->grad_norm = ls_trained_norm(run->rule, r->results_host.gradient_square,
+                                   run->model.parameter_count);
     k->line.update += lap(&mark);
     return check_gradients(k);
 }
 
 /* -- the same update on every replica ---------------------------------------------------------- */
+
+/* Tell the device what this update does to each tensor. step_host is free to be written: the last
+ * copy from it has been waited for, with the results of its step. */
+static ls_status upload_steps(ls_rank *k)
+{
+    ls_replica *r = &k->replica;
+    const ls_run *run = k->run;
+    const int count = run->model.parameter_count;
+    ls_optimizer_steps(&k->optimizer, &run->config, k->numbers.lr, run->rule,
+                       r->results_host.gradient_square, k->numbers.grad_norm, count, r->step_host);
+    return ls_copy_to_device(&r->compute, r->step_device, r->step_host,
+                             (size_t)count * sizeof *r->step_host);
+}
 
 static ls_status update(ls_rank *k)
 {
@@ -202,15 +217,19 @@ static ls_status update(ls_rank *k)
     ls_replica *r = &k->replica;
     ls_step_numbers *n = &k->numbers;
     double mark = ls_clock();
-    n->lr = ls_schedule_rate(&run->config.schedule, run->config.lr, k->progress.step);
+    n->lr = ls_config_rate(&run->config, k->progress.step);
     if (n->skipped) return LS_OK;
     ls_optimizer_advance(&k->optimizer, &run->config);
-    ls_update_args args = ls_optimizer_constants(&k->optimizer, &run->config, n->lr);
+    LS_TRY(upload_steps(k));
+    ls_update_args args = ls_optimizer_constants(&k->optimizer, &run->config);
     args.tensors = &r->tensors;
+    args.step_host = r->step_host;
+    args.step_device = r->step_device;
     args.g = r->gradients + (size_t)r->plan.final_slot[0] * run->model.arena_floats;
     args.w = r->weights;
     args.slot0 = r->slot[0];
     args.slot1 = r->slot[1];
+    args.average = r->average;
     args.update_square_sum = r->results.update_square;
     args.digest = r->results.digest;
     LS_TRY(ls_update(&r->compute, &args));

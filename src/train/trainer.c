@@ -100,6 +100,7 @@ static ls_status open_data_and_model(ls_run *run, const ls_saved_run *saved)
                        saved->text[LS_SAVED_DATA]);
     LS_TRY(open_model(run, resumed ? saved->text[LS_SAVED_MODEL] : NULL));
     LS_TRY(ls_class_weights_create(config->class_weights, run->dataset, &run->class_weight));
+    LS_TRY(ls_rules_create(config, &run->model, &run->rule));
     if (config->until.metric[0]
         && !ls_history_has(config->until.metric, data->task, data->count[LS_PART_TEST] > 0))
         return ls_fail(LS_ERR_ARGUMENT, "--until %s: this run has no such column (loss, %s%s)",
@@ -143,24 +144,15 @@ static ls_status plan_steps(ls_run *run, const ls_progress *start)
                  "continues %.200s at step %" PRIu64 ", epoch %" PRIu64 ", sample %" PRIu64
                  ", lr %g", run->resume_path, start->step, start->epoch + 1,
                  start->step_of_epoch * config->global_batch,
-                 ls_schedule_rate(&config->schedule, config->lr, start->step));
+                 ls_config_rate(config, start->step));
     return LS_OK;
 }
 
 /* -- where the run starts ---------------------------------------------------------------------- */
 
-static ls_status load_weights(ls_run *run, const ls_checkpoint *resumed)
+static ls_status init_weights(ls_run *run)
 {
     const ls_config *config = &run->config;
-    const int slots = run->replica_config.slot_count;
-    const size_t floats = run->model.arena_floats;
-    run->arena_host = calloc(floats * (size_t)(1 + slots) + 1, sizeof *run->arena_host);
-    if (!run->arena_host) return ls_fail(LS_ERR_MEMORY, "no memory for %zu weights", floats);
-    float *slot[LS_SLOT_MAX] = { NULL, NULL };
-    for (int s = 0; s < slots; s++) slot[s] = run->arena_host + (size_t)(s + 1) * floats;
-    if (resumed)
-        return ls_run_state_load(resumed, run->resume_path, &run->model, config->optimizer, slots,
-                                 run->arena_host, slot);
     if (!config->init[0]) {
         ls_model_init_weights(&run->model, config->seed, run->arena_host);
         return LS_OK;
@@ -168,10 +160,26 @@ static ls_status load_weights(ls_run *run, const ls_checkpoint *resumed)
     ls_checkpoint *init = NULL;
     ls_status status = ls_checkpoint_open(config->init, &init);
     if (status == LS_OK)
-        status = ls_run_state_load(init, config->init, &run->model, config->optimizer, 0,
-                                   run->arena_host, slot);
+        status = ls_run_weights_load(init, config->init, &run->model, false, run->arena_host);
     ls_checkpoint_close(init);
     return status;
+}
+
+/* The first contents of all arenas of the state: slots are zero, the average is the weights. */
+static ls_status load_state(ls_run *run, const ls_checkpoint *resumed)
+{
+    const size_t floats = run->model.arena_floats;
+    const size_t arenas = (size_t)ls_state_arena_count(&run->config);
+    run->arena_host = calloc(floats * arenas + 1, sizeof *run->arena_host);
+    if (!run->arena_host) return ls_fail(LS_ERR_MEMORY, "no memory for %zu weights", floats);
+    if (resumed)
+        return ls_run_state_load(resumed, run->resume_path, &run->model, &run->config,
+                                 run->arena_host);
+    LS_TRY(init_weights(run));
+    if (run->config.ema > 0)
+        memcpy(run->arena_host + (arenas - 1) * floats, run->arena_host,
+               floats * sizeof *run->arena_host);
+    return LS_OK;
 }
 
 static void set_progress(ls_run *run, const ls_progress *start)
@@ -309,6 +317,7 @@ static void close_run(ls_run *run)
 {
     ls_machine_close(run);
     free(run->arena_host);
+    free(run->rule);
     ls_run_folder_close(run->folder);
     free(run->class_weight);
     ls_model_free(&run->model);
@@ -328,7 +337,7 @@ static ls_status open_run(ls_run *run)
     if (status == LS_OK) status = open_data_and_model(run, &saved);
     if (status == LS_OK) status = plan_steps(run, &saved.progress);
     if (status == LS_OK) status = ls_machine_open(run, &saved.progress);
-    if (status == LS_OK) status = load_weights(run, checkpoint);
+    if (status == LS_OK) status = load_state(run, checkpoint);
     if (status == LS_OK) status = open_folder(run, &saved.progress);
     if (status == LS_OK) {
         if (checkpoint) {

@@ -97,13 +97,14 @@ typedef struct {
 } ls_evaluation;
 
 /* Evaluate a checkpoint on the test part of `data` (the training part if there is no test part,
- * or if `train_part`), on `devices`, `threads` each (0: auto). The same bits for any N, batch
+ * or if `train_part`), with the moving average of its weights where it holds one (unless
+ * `raw_weights`), on `devices`, `threads` each (0: auto). The same bits for any N, batch
  * and thread count. `stuck`: as the observer's. `rows`, if not NULL, receives per sample `columns`
  * numbers (probabilities, or predictions), owned by the caller: what predict prints. */
 LS_MUST_USE ls_status ls_evaluate(const char *checkpoint, const char *data, const char *devices,
                                   int threads, double timeout_s, bool train_part,
-                                  ls_stuck_fn *stuck, ls_evaluation *result, float **rows,
-                                  size_t *columns);
+                                  bool raw_weights, ls_stuck_fn *stuck, ls_evaluation *result,
+                                  float **rows, size_t *columns);
 
 /* The configuration stored in a checkpoint. Errors: FORMAT. */
 LS_MUST_USE ls_status ls_checkpoint_config(const char *checkpoint, ls_config *config);

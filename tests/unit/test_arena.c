@@ -161,107 +161,195 @@ static void test_norms_are_flat_sums_counted_from_each_tensors_start(void **stat
 static float flushed(float x) { return fabsf(x) < 0x1p-100f ? 0.0f : x; }
 
 /* One element, as docs/numerics.md 6 writes it. */
-static void update_element(const ls_update_args *a, float g, float *w, float *s0, float *s1)
+static void update_element(const ls_update_args *a, const ls_tensor_step *step, float g, float *w,
+                           float *s0, float *s1, float *average)
 {
+    if (step->frozen) return;
+    g *= step->clip;
+    if (a->clip_value > 0.0f && g > a->clip_value) g = a->clip_value;
+    if (a->clip_value > 0.0f && g < -a->clip_value) g = -a->clip_value;
+    if (step->decay > 0.0f) *w = fmaf(-step->decay, *w, *w);
     if (a->optimizer == LS_OPTIMIZER_SGD) {
-        *w = fmaf(-a->rate, g, *w);
-    } else if (a->optimizer == LS_OPTIMIZER_MOMENTUM) {
-        const float u = fmaf(a->momentum, *s0, -(a->rate * g));
-        *w += u;
+        *w = fmaf(-step->rate, g, *w);
+    } else if (a->optimizer == LS_OPTIMIZER_MOMENTUM || a->optimizer == LS_OPTIMIZER_NESTEROV) {
+        const float u = fmaf(a->momentum, *s0, -(step->rate * g));
+        *w += a->optimizer == LS_OPTIMIZER_MOMENTUM ? u : fmaf(a->momentum, u, -(step->rate * g));
         *s0 = flushed(u);
+    } else if (a->optimizer == LS_OPTIMIZER_RMSPROP) {
+        const float v = fmaf(a->one_minus_rho, fmaf(g, g, -*s0), *s0);
+        *w = fmaf(-step->rate, g / sqrtf(v + a->epsilon), *w);
+        *s0 = flushed(v);
     } else {
         const float m = fmaf(a->one_minus_beta1, g - *s0, *s0);
         const float v = fmaf(a->one_minus_beta2, fmaf(g, g, -*s1), *s1);
-        *w = fmaf(-a->rate, m / (sqrtf(v) + a->epsilon), *w);
+        *w = fmaf(-step->rate, m / (sqrtf(v) + a->epsilon), *w);
         *s0 = flushed(m);
         *s1 = flushed(v);
     }
+    *average = fmaf(a->one_minus_ema, *w - *average, *average);
+}
+
+/* Which of the things that an update may do besides its optimizer. */
+enum { PLAIN = 0, STEPS = 1, CLIP_VALUE = 2, AVERAGE = 4 };
+
+/* Tensors differ in everything that they may differ in; every fifth is frozen. */
+static void make_steps(ls_tensor_step step[TENSORS], int more)
+{
+    for (int t = 0; t < TENSORS; t++) {
+        step[t] = (ls_tensor_step){ .rate = 0.0123f, .clip = 1.0f };
+        if (!(more & STEPS)) continue;
+        step[t].rate *= (float)(1 + t % 3);
+        step[t].decay = t % 2 ? 0.01f * (float)t : 0.0f;
+        step[t].clip = t % 3 ? 1.0f / (float)(1 + t) : 1.0f;
+        step[t].frozen = t % 5 == 3;
+    }
+}
+
+enum { ARENAS = 4 }; /* weights, two slots, the average */
+
+/* One update of `want` by the definition, of `got` by a machine. */
+static void check_one_update(const layout *l, ls_update_args *args, const float *g,
+                             float *const want[ARENAS], float *got[MACHINES_MAX][ARENAS])
+{
+    float *change = calloc(l->floats, sizeof *change);
+    double norm[TENSORS], moved[TENSORS];
+    uint64_t digest = LS_DIGEST_START, out;
+    for (int t = 0; t < TENSORS; t++) {
+        const size_t begin = l->tensor[t].begin, count = l->tensor[t].count;
+        for (size_t i = begin; i < begin + count; i++) {
+            const float old = want[0][i];
+            update_element(args, &args->step_host[t], g[i], &want[0][i], &want[1][i], &want[2][i],
+                           &want[3][i]);
+            if (!args->step_host[t].frozen) change[i] = want[0][i] - old;
+            digest += ls_digest_term(i, want[0][i]);
+        }
+        norm[t] = naive_flat_f64(change + begin, change + begin, count);
+    }
+    const bool average = args->average != NULL;
+    const int slots = args->optimizer == LS_OPTIMIZER_SGD ? 0
+                      : args->optimizer == LS_OPTIMIZER_ADAM ? 2
+                      : args->optimizer == LS_OPTIMIZER_ADAMW ? 2 : 1;
+    for (int m = 0; m < all.count; m++) {
+        const char *name = all.machine[m].name;
+        args->g = g;
+        args->w = got[m][0];
+        args->slot0 = slots > 0 ? got[m][1] : NULL;
+        args->slot1 = slots > 1 ? got[m][2] : NULL;
+        args->average = average ? got[m][3] : NULL;
+        args->update_square_sum = moved;
+        args->digest = &out;
+        assert_int_equal(ls_update(&all.machine[m].stream, args), LS_OK);
+        assert_true(naive_same("weights", name, want[0], got[m][0], l->floats));
+        assert_true(naive_same("slot 0", name, want[1], got[m][1], l->floats));
+        assert_true(naive_same("slot 1", name, want[2], got[m][2], l->floats));
+        if (average) assert_true(naive_same("average", name, want[3], got[m][3], l->floats));
+        assert_true(out == digest);
+        for (int t = 0; t < TENSORS; t++) assert_true(same_double(moved[t], norm[t]));
+    }
+    free(change);
 }
 
 /* Three updates in a row, with slots that start as any step could have left them: zero, ordinary,
  * or about to fall below 2^-100. */
-static void check_update(ls_optimizer optimizer, uint64_t seed, int mix)
+static void check_update(ls_optimizer optimizer, uint64_t seed, int mix, int more)
 {
     layout l;
     layout_init(&l, false);
     naive_random random = { seed };
-    ls_update_args args = { .tensors = &l.table, .optimizer = optimizer, .rate = 0.0123f,
-                            .momentum = 0.9f, .one_minus_beta1 = (float)(1 - 0.9),
-                            .one_minus_beta2 = (float)(1 - 0.999), .epsilon = 1e-7f };
-    float *start = arena_values(&l, &random, NAIVE_ZEROS | NAIVE_TINY);
-    float *g = arena_values(&l, &random, mix), *change = copy_of(g, l.floats);
-    float *slot0 = arena_values(&l, &random, NAIVE_ZEROS | NAIVE_TINY);
-    float *slot1 = arena_values(&l, &random, NAIVE_ZEROS | NAIVE_TINY);
-    for (size_t i = 0; i < l.floats; i++) { /* v is a mean of squares */
-        slot1[i] *= i % 5 == 0 ? slot1[i] * 1e-30f : slot1[i];
+    ls_tensor_step step[TENSORS];
+    make_steps(step, more);
+    float average_is_kept;
+    ls_update_args args = { .tensors = &l.table, .step_host = step, .step_device = step,
+                            .optimizer = optimizer, .momentum = 0.9f,
+                            .one_minus_beta1 = (float)(1 - 0.9),
+                            .one_minus_beta2 = (float)(1 - 0.999),
+                            .one_minus_rho = (float)(1 - 0.9), .epsilon = 1e-7f,
+                            .clip_value = more & CLIP_VALUE ? 0.25f : 0.0f,
+                            .one_minus_ema = (float)(1 - 0.99),
+                            .average = more & AVERAGE ? &average_is_kept : NULL };
+    float *want[ARENAS], *got[MACHINES_MAX][ARENAS], *g = arena_values(&l, &random, mix);
+    for (int a = 0; a < ARENAS; a++) want[a] = arena_values(&l, &random, NAIVE_ZEROS | NAIVE_TINY);
+    float *square = want[optimizer == LS_OPTIMIZER_RMSPROP ? 1 : 2]; /* a mean of squares */
+    for (size_t i = 0; i < l.floats; i++) {
+        square[i] *= i % 5 == 0 ? square[i] * 1e-30f : square[i];
         if (i % 7 == 0) g[i] *= 1e-15f;
     }
-    float *want = copy_of(start, l.floats), *before = malloc(l.floats * sizeof *before);
-    float *want0 = copy_of(slot0, l.floats), *want1 = copy_of(slot1, l.floats);
-    float *w[MACHINES_MAX], *s0[MACHINES_MAX], *s1[MACHINES_MAX];
-    for (int m = 0; m < all.count; m++) {
-        w[m] = copy_of(start, l.floats);
-        s0[m] = copy_of(slot0, l.floats);
-        s1[m] = copy_of(slot1, l.floats);
-    }
-    for (int step = 0; step < 3; step++) {
-        memcpy(before, want, l.floats * sizeof *before);
-        uint64_t digest = LS_DIGEST_START;
-        for (size_t i = 0; i < l.floats; i++) {
-            update_element(&args, g[i], &want[i], &want0[i], &want1[i]);
-            change[i] = want[i] - before[i];
-            digest += ls_digest_term(i, want[i]);
-        }
-        for (int m = 0; m < all.count; m++) {
-            const char *name = all.machine[m].name;
-            double moved[TENSORS];
-            uint64_t out;
-            args.g = g;
-            args.w = w[m];
-            args.slot0 = optimizer == LS_OPTIMIZER_SGD ? NULL : s0[m];
-            args.slot1 = optimizer == LS_OPTIMIZER_ADAM ? s1[m] : NULL;
-            args.update_square_sum = moved;
-            args.digest = &out;
-            assert_int_equal(ls_update(&all.machine[m].stream, &args), LS_OK);
-            assert_true(naive_same("weights", name, want, w[m], l.floats));
-            assert_true(naive_same("slot 0", name, want0, s0[m], l.floats));
-            assert_true(naive_same("slot 1", name, want1, s1[m], l.floats));
-            assert_true(out == digest);
-            for (int t = 0; t < TENSORS; t++) {
-                const float *d = change + l.tensor[t].begin;
-                assert_true(same_double(moved[t], naive_flat_f64(d, d, l.tensor[t].count)));
-            }
-        }
+    for (int m = 0; m < all.count; m++)
+        for (int a = 0; a < ARENAS; a++) got[m][a] = copy_of(want[a], l.floats);
+    for (int k = 0; k < 3; k++) {
+        check_one_update(&l, &args, g, want, got);
         for (size_t i = 0; i < l.floats; i++) g[i] *= 1e-14f; /* slots decay past the flush */
     }
-    for (int m = 0; m < all.count; m++) {
-        free(w[m]);
-        free(s0[m]);
-        free(s1[m]);
+    for (int a = 0; a < ARENAS; a++) {
+        for (int m = 0; m < all.count; m++) free(got[m][a]);
+        free(want[a]);
     }
-    float *const owned[] = { start, g, slot0, slot1, want, before, want0, want1, change };
-    for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++) free(owned[i]);
+    free(g);
+}
+
+static void check_optimizer(ls_optimizer optimizer)
+{
+    check_update(optimizer, 1, NAIVE_ZEROS | NAIVE_TINY, PLAIN);
+    check_update(optimizer, 2, 31, PLAIN);
+    check_update(optimizer, 3, NAIVE_ZEROS | NAIVE_TINY, STEPS | AVERAGE);
+    check_update(optimizer, 4, 31, STEPS | AVERAGE | CLIP_VALUE);
 }
 
 static void test_sgd_updates_every_element_by_its_formula(void **state)
 {
     (void)state;
-    check_update(LS_OPTIMIZER_SGD, 1, NAIVE_ZEROS | NAIVE_TINY);
-    check_update(LS_OPTIMIZER_SGD, 2, 31);
+    check_optimizer(LS_OPTIMIZER_SGD);
 }
 
 static void test_momentum_updates_and_flushes_its_slot(void **state)
 {
     (void)state;
-    check_update(LS_OPTIMIZER_MOMENTUM, 1, NAIVE_ZEROS | NAIVE_TINY);
-    check_update(LS_OPTIMIZER_MOMENTUM, 2, 31);
+    check_optimizer(LS_OPTIMIZER_MOMENTUM);
+}
+
+static void test_nesterov_steps_from_where_its_momentum_leads(void **state)
+{
+    (void)state;
+    check_optimizer(LS_OPTIMIZER_NESTEROV);
 }
 
 static void test_adam_updates_and_flushes_both_slots(void **state)
 {
     (void)state;
-    check_update(LS_OPTIMIZER_ADAM, 1, NAIVE_ZEROS | NAIVE_TINY);
-    check_update(LS_OPTIMIZER_ADAM, 2, 31);
+    check_optimizer(LS_OPTIMIZER_ADAM);
+    check_optimizer(LS_OPTIMIZER_ADAMW);
+}
+
+static void test_rmsprop_divides_by_a_root_and_flushes_its_slot(void **state)
+{
+    (void)state;
+    check_optimizer(LS_OPTIMIZER_RMSPROP);
+}
+
+/* Not even a NaN in its gradient reaches a frozen tensor; its weights are in the digest. */
+static void test_a_frozen_tensor_keeps_its_bits(void **state)
+{
+    (void)state;
+    const ls_arena_tensor tensor = { .count = 5 };
+    const ls_arena_table table = { 1, &tensor, &tensor };
+    const ls_tensor_step frozen = { .rate = 0.1f, .decay = 0.5f, .clip = 0.5f, .frozen = 1 };
+    for (int m = 0; m < all.count; m++) {
+        float w[32] = { 1, -2, 3, -0.0f, 5 }, before[32], g[32] = { NAN, INFINITY, 1, 1, 1 };
+        float slot[32] = { 1, 1, 1, 1, 1 }, average[32] = { 7, 7, 7, 7, 7 };
+        double moved;
+        uint64_t digest, want;
+        memcpy(before, w, sizeof w);
+        assert_int_equal(ls_update(&all.machine[m].stream, &(ls_update_args){
+            .tensors = &table, .step_host = &frozen, .step_device = &frozen,
+            .optimizer = LS_OPTIMIZER_MOMENTUM, .momentum = 0.9f, .one_minus_ema = 0.5f, .g = g,
+            .w = w, .slot0 = slot, .average = average, .update_square_sum = &moved,
+            .digest = &digest }), LS_OK);
+        assert_int_equal(ls_digest(&all.machine[m].stream, &(ls_digest_args){
+            .count = 32, .x = before, .out = &want }), LS_OK);
+        assert_memory_equal(w, before, sizeof w);
+        assert_true(slot[0] == 1 && slot[4] == 1 && average[0] == 7 && average[4] == 7);
+        assert_true(moved == 0 && digest == want);
+    }
 }
 
 int main(void)
@@ -272,7 +360,10 @@ int main(void)
         cmocka_unit_test(test_norms_are_flat_sums_counted_from_each_tensors_start),
         cmocka_unit_test(test_sgd_updates_every_element_by_its_formula),
         cmocka_unit_test(test_momentum_updates_and_flushes_its_slot),
+        cmocka_unit_test(test_nesterov_steps_from_where_its_momentum_leads),
         cmocka_unit_test(test_adam_updates_and_flushes_both_slots),
+        cmocka_unit_test(test_rmsprop_divides_by_a_root_and_flushes_its_slot),
+        cmocka_unit_test(test_a_frozen_tensor_keeps_its_bits),
     };
     return cmocka_run_group_tests(tests, open_machines, close_machines);
 }

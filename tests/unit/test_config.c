@@ -38,8 +38,9 @@ static void test_the_table_has_every_documented_option_once(void **state)
         "optimizer", "lr", "momentum", "beta1", "beta2", "epsilon", "shards", "accumulate",
         "allreduce", "order", "precision", "seed", "threads", "readers", "bucket", "reduction",
         "schedule", "warmup", "l1", "l2", "p2p", "out", "resume", "init", "until", "check-every",
-        "save-every", "timeout", "explain-step", "shuffle", "drop-remainder",
-        "class-weights", "metrics",
+        "save-every", "timeout", "explain-step", "shuffle", "drop-remainder", "lr-scale",
+        "base-batch", "rho", "weight-decay", "clip-value", "clip-norm", "clip-global-norm", "ema",
+        "rules", "class-weights", "metrics",
     };
     size_t count = 0;
     for (const ls_option *o = ls_option_table(); o->name; o++, count++) {
@@ -72,7 +73,9 @@ static void test_the_defaults_are_keras(void **state)
     ls_config_fill(&c, 2);
     assert_int_equal(c.optimizer, LS_OPTIMIZER_ADAM);
     assert_true(c.lr == 0.001 && c.beta1 == 0.9 && c.beta2 == 0.999 && c.epsilon == 1e-7);
-    assert_true(c.momentum == 0.9 && c.l1 == 0 && c.l2 == 0);
+    assert_true(c.momentum == 0.9 && c.rho == 0.9 && c.l1 == 0 && c.l2 == 0);
+    assert_true(c.weight_decay == 0 && c.clip_value == 0 && c.clip_norm == 0 &&
+                c.clip_global_norm == 0 && c.ema == 0 && !c.rules[0]);
     assert_true(c.global_batch == 32 && c.epochs == 5 && c.steps == 0);
     assert_true(c.shards == 8 && c.accumulate == 1 && c.seed == 1 && c.bucket_bytes == 4 << 20);
     assert_true(c.reduction == LS_REDUCTION_MEAN && c.order == LS_ORDER_EXACT && c.shuffle);
@@ -97,6 +100,16 @@ static void test_what_was_not_given_is_decided_once(void **state)
     c = config_with("lr", "0.5");
     ls_config_fill(&c, 1);
     assert_true(c.lr == 0.5);
+    c = config_with("optimizer", "rmsprop");
+    ls_config_fill(&c, 1);
+    assert_true(c.lr == 0.001 && c.weight_decay == 0);
+    c = config_with("optimizer", "adamw");
+    ls_config_fill(&c, 1);
+    assert_true(c.lr == 0.001 && c.weight_decay == 0.004);
+    c = config_with("optimizer", "adamw");
+    assert_int_equal(ls_config_set(&c, "weight-decay", "0"), LS_OK);
+    ls_config_fill(&c, 1);
+    assert_true(c.weight_decay == 0);
 }
 
 /* For every option: texts that are taken, and what is written for them. */
@@ -121,7 +134,20 @@ static const struct {
     { "reduction", "sum", NULL },
     { "schedule", "constant", NULL }, { "schedule", "step:10,0.5", NULL },
     { "schedule", "cosine", NULL }, { "schedule", "cosine:100", "cosine:100,0" },
-    { "schedule", "cosine:100,0.1", NULL }, { "warmup", "10", NULL }, { "l1", "0.01", NULL },
+    { "schedule", "cosine:100,0.1", NULL }, { "schedule", "exponential:10,0.96", NULL },
+    { "schedule", "exponential:10,0.96,staircase", NULL },
+    { "schedule", "polynomial:10,0.001", "polynomial:10,0.001,1" },
+    { "schedule", "polynomial:10,0,0.5", NULL }, { "schedule", "table:0.1,0.2,0.4", NULL },
+    { "schedule", "table:0=0.1,1=0.2", "table:0.1,0.2" }, { "schedule", "table:0.3", NULL },
+    { "schedule", "table:0=0.1,100=0.01,1000=0", NULL },
+    { "warmup", "10", NULL }, { "l1", "0.01", NULL },
+    { "optimizer", "nesterov", NULL }, { "optimizer", "adamw", NULL },
+    { "optimizer", "rmsprop", NULL }, { "rho", "0.99", NULL }, { "lr-scale", "linear", NULL },
+    { "lr-scale", "none", NULL }, { "base-batch", "32", NULL }, { "base-batch", "none", NULL },
+    { "weight-decay", "0.05", NULL }, { "clip-value", "0.5", NULL }, { "clip-value", "off", NULL },
+    { "clip-norm", "1", NULL }, { "clip-norm", "off", NULL }, { "clip-global-norm", "2", NULL },
+    { "ema", "0.999", NULL }, { "ema", "off", NULL }, { "ema", "0", "off" },
+    { "rules", "dense1/*=freeze;*=lr:0.1,decay:0", NULL },
     { "l2", "0", NULL }, { "p2p", "off", NULL }, { "until", "val_accuracy>=0.97", NULL },
     { "until", "loss<=-1e-3", "loss<=-0.001" }, { "until", "none", NULL },
     { "check-every", "off", NULL }, { "check-every", "0", "off" }, { "save-every", "50", NULL },
@@ -159,6 +185,9 @@ static void test_values_reach_their_fields(void **state)
     c = config_with("until", "val_loss<=0.5");
     assert_string_equal(c.until.metric, "val_loss");
     assert_true(!c.until.at_least && c.until.value == 0.5);
+    c = config_with("schedule", "table:0=0.5,7=0.25");
+    assert_true(c.schedule.kind == LS_SCHEDULE_TABLE && c.schedule.entry_count == 2 &&
+                c.schedule.entry[1].step == 7 && c.schedule.entry[1].rate == 0.25);
     c = config_with("allreduce", "tree");
     assert_int_equal(c.allreduce, LS_ALGORITHM_TREE);
     c = config_with("p2p", "off");
@@ -219,8 +248,8 @@ static void test_unknown_names_are_answered_with_the_nearest(void **state)
     (void)state;
     assert_refused("optimzer", "sgd", "unknown option --optimzer; did you mean --optimizer?");
     assert_refused("zzzzzzzz", "1", "unknown option --zzzzzzzz");
-    assert_refused("optimizer", "adma", "found 'adma', expected sgd, momentum or adam; did you "
-                                        "mean adam?");
+    assert_refused("optimizer", "adma", "found 'adma', expected sgd, momentum, nesterov, adam, "
+                                        "adamw or rmsprop; did you mean adam?");
     assert_refused("reduction", "average", "expected mean, weighted-mean or sum");
     assert_refused("schedule", "cosin:5", "did you mean cosine?");
     assert_refused("until", "val_acuracy>=1", "did you mean val_accuracy?");
@@ -242,6 +271,12 @@ static void test_malformed_schedules_and_conditions_are_refused(void **state)
         "", "constant:1", "step", "step:", "step:10", "step:0,0.5", "step:10,", "step:10,0",
         "step:10,1.5", "step:10,0.5x", "step:10;0.5", "step:-1,0.5", "cosine:", "cosine:0",
         "cosine:5,", "cosine:5,2", "cosine:5,-0.1", "cosine:5,0.1,1", "Cosine", "linear",
+        "exponential", "exponential:", "exponential:10", "exponential:0,0.5", "exponential:10,0",
+        "exponential:10,-1", "exponential:10,0.5,stair", "exponential:10,0.5,staircase,",
+        "polynomial", "polynomial:10", "polynomial:0,0.1", "polynomial:10,-1",
+        "polynomial:10,0,0", "polynomial:10,0,65", "polynomial:10,0,1,1", "table", "table:",
+        "table:0.1,", "table:1=0.1", "table:0=0.1,0=0.2", "table:0=0.1,5=0.2,4=0.3",
+        "table:0=0.1,0.2", "table:0.1,1=0.2", "table:-0.1", "table:nan", "table:0=0.1;5=0.2",
         "cosinecosinecosinecosine",
     };
     static const char *const until[] = { "", "val_loss", "val_loss=1", "val_loss>1", "val_loss>=",
@@ -360,6 +395,21 @@ static void test_options_that_contradict_each_other_are_refused(void **state)
     c.allreduce = LS_ALGORITHM_TREE;
     assert_fails_check(&c, "--order fast with --allreduce tree");
     c = complete_config();
+    c.clip_norm = 1;
+    assert_int_equal(ls_config_check(&c), LS_OK);
+    c.clip_value = 2;
+    assert_fails_check(&c, "--clip-value 2, --clip-norm 1, --clip-global-norm 0: expected at most");
+    c = complete_config();
+    c.lr_scale = LS_LR_SCALE_LINEAR;
+    assert_fails_check(&c, "--lr-scale linear needs --base-batch");
+    c.base_batch = 32;
+    assert_int_equal(ls_config_check(&c), LS_OK);
+    c.lr_scale = LS_LR_SCALE_NONE;
+    assert_fails_check(&c, "--base-batch 32 does nothing without --lr-scale linear");
+    c = complete_config();
+    assert_int_equal(ls_config_set(&c, "rules", "*=frozen"), LS_OK);
+    assert_fails_check(&c, "--rules: found 'frozen', expected freeze");
+    c = complete_config();
     assert_int_equal(ls_config_set(&c, "resume", "auto"), LS_OK);
     assert_fails_check(&c, "--resume auto needs --out");
     assert_int_equal(ls_config_set(&c, "out", "runs/x"), LS_OK);
@@ -370,6 +420,8 @@ static void test_what_makes_the_bits_may_not_change_on_resumption(void **state)
 {
     (void)state;
     static const char *const bits[] = {
+        "rho", "lr-scale", "base-batch", "weight-decay", "clip-value", "clip-norm",
+        "clip-global-norm", "ema", "rules",
         "global-batch", "optimizer", "lr", "momentum", "beta1", "beta2", "epsilon", "schedule",
         "warmup", "l1", "l2", "shards", "reduction", "order", "precision", "seed", "shuffle",
         "drop-remainder", "class-weights", "metrics", NULL

@@ -368,6 +368,16 @@ static ls_arena_table table_of(gpu_arrays *g, const arena *a)
     return (ls_arena_table){ a->count, a->tensor, device };
 }
 
+/* What an update does to each tensor, on the GPU. */
+static const ls_tensor_step *steps_of(gpu_arrays *g, const ls_tensor_step *step, size_t count)
+{
+    const size_t shift = g->shift;
+    g->shift = 0;
+    const ls_tensor_step *device = gpu_copy_of(g, step, count * sizeof *step);
+    g->shift = shift;
+    return device;
+}
+
 /* An output of 8-byte numbers. */
 static void *words_output(gpu_arrays *g, size_t count, void *host_pointer)
 {
@@ -416,15 +426,29 @@ static void check_update(gpu_arrays *g, naive_random *n, const arena *a, ls_opti
     const size_t bytes = a->floats * sizeof(float), count = (size_t)a->count;
     float *w = arena_values(n, a, FINITE), *gradient = arena_values(n, a, FINITE);
     float *slot0 = arena_values(n, a, FINITE), *slot1 = arena_values(n, a, FINITE);
-    for (size_t i = 0; i < a->floats; i++) slot1[i] *= slot1[i];
-    ls_update_args h = { .tensors = &table, .optimizer = optimizer, .rate = 0.01f,
+    float *average = arena_values(n, a, FINITE);
+    const bool more = optimizer != LS_OPTIMIZER_ADAM; /* clip values, keep an average */
+    static ls_tensor_step step[TENSORS_MAX];
+    for (int t = 0; t < a->count; t++) {
+        step[t] = (ls_tensor_step){ .rate = 0.01f, .decay = t % 3 == 1 ? 0.02f : 0.0f,
+                                    .clip = t % 2 ? 0.5f : 1.0f, .frozen = t % 4 == 3 };
+    }
+    for (size_t i = 0; i < a->floats; i++) {
+        slot1[i] *= slot1[i];
+        if (optimizer == LS_OPTIMIZER_RMSPROP) slot0[i] *= slot0[i];
+    }
+    ls_update_args h = { .tensors = &table, .step_host = step, .optimizer = optimizer,
                          .momentum = 0.9f, .one_minus_beta1 = 0.1f, .one_minus_beta2 = 0.001f,
-                         .epsilon = 1e-7f, .g = gradient };
+                         .one_minus_rho = 0.1f, .epsilon = 1e-7f,
+                         .clip_value = more ? 0.3f : 0.0f, .one_minus_ema = 0.01f,
+                         .g = gradient };
     ls_update_args d = h;
+    d.step_device = steps_of(g, step, count);
     d.g = gpu_copy_of(g, gradient, bytes);
     d.w = gpu_updated(g, w, bytes, &h.w);
     d.slot0 = gpu_updated(g, slot0, bytes, &h.slot0);
     d.slot1 = gpu_updated(g, slot1, bytes, &h.slot1);
+    if (more) d.average = gpu_updated(g, average, bytes, &h.average);
     d.update_square_sum = words_output(g, count, &h.update_square_sum);
     d.digest = words_output(g, 1, &h.digest);
     MUST(ls_update_reference(NULL, &h));
@@ -432,6 +456,7 @@ static void check_update(gpu_arrays *g, naive_random *n, const arena *a, ls_opti
     gpu_same_floats(g, "updated weights", h.w, d.w, a->floats);
     gpu_same_floats(g, "slot 0", h.slot0, d.slot0, a->floats);
     gpu_same_floats(g, "slot 1", h.slot1, d.slot1, a->floats);
+    if (more) gpu_same_floats(g, "average of the weights", h.average, d.average, a->floats);
     gpu_same_bytes(g, "squares of the update", h.update_square_sum, d.update_square_sum, count * 8);
     gpu_same_bytes(g, "digest of the weights", h.digest, d.digest, 8);
     gpu_arrays_drop(g);
@@ -439,6 +464,7 @@ static void check_update(gpu_arrays *g, naive_random *n, const arena *a, ls_opti
     free(gradient);
     free(slot0);
     free(slot1);
+    free(average);
 }
 
 static int case_arena(void)
@@ -454,7 +480,7 @@ static int case_arena(void)
     add_tensor(&some, 4097, 0.0f, 0.0f);
     while (many.count < TENSORS_MAX) add_tensor(&many, naive_below(&n, 40), 0.0f, 0.0f);
     gpu_arrays_open(&g);
-    for (int k = 0; k < 3; k++) {
+    for (int k = LS_OPTIMIZER_SGD; k <= LS_OPTIMIZER_RMSPROP; k++) {
         g.shift = (size_t)(k % 2) * sizeof(float);
         check_gradient_finish(&g, &n, &some, k == 1 ? ALL : FINITE);
         check_update(&g, &n, &some, (ls_optimizer)k);

@@ -325,7 +325,9 @@ static void test_losses_and_arenas_refuse_missing_parts(void **state)
                    "nonfinite is NULL");
     assert_refused(ls_weight_sums(&stream, &(ls_weight_sums_args){ NULL, x, sum, sum }),
                    "tensors is NULL");
-    ls_update_args update = { .tensors = &one, .optimizer = LS_OPTIMIZER_ADAM, .g = x, .w = x,
+    const ls_tensor_step step = { .clip = 1.0f };
+    ls_update_args update = { .tensors = &one, .step_host = &step, .step_device = &step,
+                              .optimizer = LS_OPTIMIZER_ADAM, .g = x, .w = x,
                               .slot0 = x, .update_square_sum = sum, .digest = first };
     assert_refused(ls_update(&stream, &update), "slot1 is NULL");
     update.optimizer = (ls_optimizer)9;

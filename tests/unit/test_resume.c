@@ -383,7 +383,7 @@ static void test_evaluation_is_exact_on_any_number_of_replicas(void **state)
     training_must_run(t);
     for (int d = 0; d < 4; d++) {
         assert_int_equal(ls_evaluate(t->result.checkpoint, t->config.data, devices[d], 1, 60,
-                                     false, training_stuck, &result, &rows[d], &columns),
+                                     false, false, training_stuck, &result, &rows[d], &columns),
                          LS_OK);
         assert_int_equal(result.samples, 9);
         assert_true(result.loss == t->result.last.val_loss);

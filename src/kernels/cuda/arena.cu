@@ -16,6 +16,7 @@
 /* What a block of threads works on. */
 struct group {
     ls_arena_tensor tensor;
+    uint32_t place;    /* of the tensor among those of the launch */
     size_t begin, end; /* elements, counted from the tensor's start */
 };
 
@@ -30,6 +31,7 @@ LS_INLINE group group_at(const ls_cuda_arena &a, uint32_t number)
     group g;
     const size_t elements = (size_t)LS_FLAT_BLOCK << a.log2;
     g.tensor = a.tensor[low];
+    g.place = low;
     g.begin = (number - a.first[low]) * elements;
     g.end = g.tensor.count - g.begin < elements ? g.tensor.count : g.begin + elements;
     return g;
@@ -157,20 +159,64 @@ extern "C" __global__ void __launch_bounds__(LS_CUDA_THREADS)
 
 /* -- the update ------------------------------------------------------------------------------- */
 
-/* The new weight; the slots become the new ones, flushed. */
-LS_INLINE float updated(const ls_cuda_update &p, float g, float w, float &slot0, float &slot1)
+LS_INLINE float clipped(const ls_cuda_update &p, const ls_tensor_step &step, float g)
 {
-    if (p.optimizer == LS_OPTIMIZER_SGD) return ls_fmaf(-p.rate, g, w);
-    if (p.optimizer == LS_OPTIMIZER_MOMENTUM) {
-        const float u = ls_fmaf(p.momentum, slot0, -(p.rate * g));
+    g = g * step.clip;
+    if (p.clip_value == 0.0f) return g;
+    return g > p.clip_value ? p.clip_value : g < -p.clip_value ? -p.clip_value : g;
+}
+
+/* The new weight, from the decayed one; the slots become the new ones, flushed. */
+LS_INLINE float optimized(const ls_cuda_update &p, float rate, float g, float w, float &slot0,
+                          float &slot1)
+{
+    if (p.optimizer == LS_OPTIMIZER_SGD) return ls_fmaf(-rate, g, w);
+    if (p.optimizer == LS_OPTIMIZER_MOMENTUM || p.optimizer == LS_OPTIMIZER_NESTEROV) {
+        const float u = ls_fmaf(p.momentum, slot0, -(rate * g));
         slot0 = ls_slot_flush(u);
-        return w + u;
+        if (p.optimizer == LS_OPTIMIZER_MOMENTUM) return w + u;
+        return w + ls_fmaf(p.momentum, u, -(rate * g));
+    }
+    if (p.optimizer == LS_OPTIMIZER_RMSPROP) {
+        const float v = ls_fmaf(p.one_minus_rho, ls_fmaf(g, g, -slot0), slot0);
+        slot0 = ls_slot_flush(v);
+        return ls_fmaf(-rate, g / __fsqrt_rn(v + p.epsilon), w);
     }
     const float m = ls_fmaf(p.one_minus_beta1, g - slot0, slot0);
     const float v = ls_fmaf(p.one_minus_beta2, ls_fmaf(g, g, -slot1), slot1);
     slot0 = ls_slot_flush(m);
     slot1 = ls_slot_flush(v);
-    return ls_fmaf(-p.rate, m / (__fsqrt_rn(v) + p.epsilon), w);
+    return ls_fmaf(-rate, m / (__fsqrt_rn(v) + p.epsilon), w);
+}
+
+LS_INLINE float updated(const ls_cuda_update &p, const ls_tensor_step &step, float g, float w,
+                        float &slot0, float &slot1, float &average)
+{
+    if (step.decay != 0.0f) w = ls_fmaf(-step.decay, w, w);
+    w = optimized(p, step.rate, clipped(p, step, g), w, slot0, slot1);
+    average = ls_fmaf(p.one_minus_ema, w - average, average);
+    return w;
+}
+
+/* Elements i .. i+3 of the tensor that begins at `begin`. Returns the new weights. */
+LS_INLINE float4 update_quad(const ls_cuda_update &p, const ls_tensor_step &step, size_t begin,
+                             size_t i, size_t end, float4 w)
+{
+    const bool vector = p.arena.vector;
+    const float4 zero = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    const float4 g = load_quad(p.g + begin, i, end, vector);
+    float4 a = p.slot0 ? load_quad(p.slot0 + begin, i, end, vector) : zero;
+    float4 b = p.slot1 ? load_quad(p.slot1 + begin, i, end, vector) : zero;
+    float4 c = p.average ? load_quad(p.average + begin, i, end, vector) : zero;
+    w.x = updated(p, step, g.x, w.x, a.x, b.x, c.x);
+    w.y = updated(p, step, g.y, w.y, a.y, b.y, c.y);
+    w.z = updated(p, step, g.z, w.z, a.z, b.z, c.z);
+    w.w = updated(p, step, g.w, w.w, a.w, b.w, c.w);
+    store_quad(p.w + begin, i, end, vector, w);
+    if (p.slot0) store_quad(p.slot0 + begin, i, end, vector, a);
+    if (p.slot1) store_quad(p.slot1 + begin, i, end, vector, b);
+    if (p.average) store_quad(p.average + begin, i, end, vector, c);
+    return w;
 }
 
 extern "C" __global__ void __launch_bounds__(LS_CUDA_THREADS)
@@ -180,27 +226,19 @@ extern "C" __global__ void __launch_bounds__(LS_CUDA_THREADS)
     __shared__ flat_sum sum;
     const group at = group_at(p.arena, blockIdx.x);
     const size_t begin = at.tensor.begin;
-    const bool vector = p.arena.vector;
-    const float4 zero = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    const ls_tensor_step step = p.step[at.place];
     uint64_t digest = 0;
     flat_open(sum);
     for (size_t block = at.begin; block < at.end; block += LS_FLAT_BLOCK) {
         const size_t end = block_end(at, block);
         for (size_t i = block + threadIdx.x * 4; i < end; i += LS_CUDA_THREADS * 4) {
-            const float4 g = load_quad(p.g + begin, i, end, vector);
-            const float4 old = load_quad(p.w + begin, i, end, vector);
-            float4 a = p.slot0 ? load_quad(p.slot0 + begin, i, end, vector) : zero;
-            float4 b = p.slot1 ? load_quad(p.slot1 + begin, i, end, vector) : zero;
-            float4 w;
-            w.x = updated(p, g.x, old.x, a.x, b.x);
-            w.y = updated(p, g.y, old.y, a.y, b.y);
-            w.z = updated(p, g.z, old.z, a.z, b.z);
-            w.w = updated(p, g.w, old.w, a.w, b.w);
-            store_quad(p.w + begin, i, end, vector, w);
-            if (p.slot0) store_quad(p.slot0 + begin, i, end, vector, a);
-            if (p.slot1) store_quad(p.slot1 + begin, i, end, vector, b);
-            terms.quad[(i - block) / 4] =
-                make_float4(w.x - old.x, w.y - old.y, w.z - old.z, w.w - old.w);
+            const float4 old = load_quad(p.w + begin, i, end, p.arena.vector);
+            float4 w = old, change = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            if (!step.frozen) {
+                w = update_quad(p, step, begin, i, end, old);
+                change = make_float4(w.x - old.x, w.y - old.y, w.z - old.z, w.w - old.w);
+            }
+            terms.quad[(i - block) / 4] = change;
             if (i + 1 >= end) w.y = 0.0f; /* beyond the end: nothing to a digest */
             if (i + 2 >= end) w.z = 0.0f;
             if (i + 3 >= end) w.w = 0.0f;

@@ -106,25 +106,32 @@ ls_status ls_weight_sums_cuda(ls_stream *stream, const ls_weight_sums_args *a)
 ls_status ls_update_cuda(ls_stream *stream, const ls_update_args *a)
 {
     float *slot0 = a->optimizer == LS_OPTIMIZER_SGD ? NULL : a->slot0;
-    float *slot1 = a->optimizer == LS_OPTIMIZER_ADAM ? a->slot1 : NULL;
+    const bool adam =
+        a->optimizer == LS_OPTIMIZER_ADAM || a->optimizer == LS_OPTIMIZER_ADAMW;
+    float *slot1 = adam ? a->slot1 : NULL;
     const bool vector = ls_cuda_moves_quads(a->g, 0) && ls_cuda_moves_quads(a->w, 0)
-                        && ls_cuda_moves_quads(slot0, 0) && ls_cuda_moves_quads(slot1, 0);
+                        && ls_cuda_moves_quads(slot0, 0) && ls_cuda_moves_quads(slot1, 0)
+                        && ls_cuda_moves_quads(a->average, 0);
     if (a->tensors->count == 0) {
         return ls_fill(stream, a->digest, LS_DIGEST_BYTE, sizeof *a->digest);
     }
     for (int t = 0; t < a->tensors->count; t += LS_CUDA_TENSORS) {
         ls_cuda_update p = {
             .arena = arena_from(a->tensors, t, vector),
+            .step = a->step_device + t,
             .optimizer = a->optimizer,
-            .rate = a->rate,
             .momentum = a->momentum,
             .one_minus_beta1 = a->one_minus_beta1,
             .one_minus_beta2 = a->one_minus_beta2,
+            .one_minus_rho = a->one_minus_rho,
             .epsilon = a->epsilon,
+            .clip_value = a->clip_value,
+            .one_minus_ema = a->one_minus_ema,
             .g = a->g,
             .w = a->w,
             .slot0 = slot0,
             .slot1 = slot1,
+            .average = a->average,
         };
         const partials left = partials_of(stream, group_count(&p.arena));
         p.square = left.sum[0];

@@ -255,10 +255,12 @@ typedef struct {
 
 typedef struct {
     ls_cuda_arena arena;
+    const ls_tensor_step *step; /* [count] device memory */
     ls_optimizer optimizer;
-    float rate, momentum, one_minus_beta1, one_minus_beta2, epsilon;
+    float momentum, one_minus_beta1, one_minus_beta2, one_minus_rho, epsilon;
+    float clip_value, one_minus_ema;
     const float *g;
-    float *w, *slot0, *slot1; /* a slot that the optimizer has not is NULL */
+    float *w, *slot0, *slot1, *average; /* a slot that the optimizer has not is NULL */
     double *square;   /* [groups] */
     uint64_t *digest; /* [groups] */
 } ls_cuda_update;

@@ -14,6 +14,7 @@
  *     group 2:  |   task 0  |   task 1  |  task 2|             | task 3
  */
 #include <math.h>
+#include <string.h>
 
 #include "kernels/host/digest.h"
 #include "kernels/host/host.h"
@@ -222,46 +223,109 @@ ls_status LS_HOST(weight_sums)(ls_stream *stream, const ls_weight_sums_args *arg
 
 /* -- update ------------------------------------------------------------------------------------ */
 
-/* Each writes new weights and slots, and what was added to the weights. The formulas are those of
- * kernels.h. */
-static void sgd_run(const ls_update_args *args, const float *restrict g, float *restrict w,
-                    size_t count, float *restrict change)
+/* The optimizers: each makes w, which holds the decayed weights, the new ones, and its slots. The
+ * formulas are those of arena.h. */
+static void sgd_run(float rate, const float *restrict g, float *restrict w, size_t count)
 {
-    const float rate = -args->rate;
-    for (size_t i = 0; i < count; i++) {
-        const float before = w[i];
-        w[i] = ls_fmaf(rate, g[i], before);
-        change[i] = w[i] - before;
-    }
+    for (size_t i = 0; i < count; i++) w[i] = ls_fmaf(-rate, g[i], w[i]);
 }
 
-static void momentum_run(const ls_update_args *args, const float *restrict g, float *restrict w,
-                         float *restrict slot, size_t count, float *restrict change)
+static void momentum_run(const ls_update_args *args, float rate, const float *restrict g,
+                         float *restrict w, float *restrict slot, size_t count)
 {
-    const float rate = args->rate, momentum = args->momentum;
+    const float momentum = args->momentum;
     for (size_t i = 0; i < count; i++) {
-        const float before = w[i], u = ls_fmaf(momentum, slot[i], -(rate * g[i]));
+        const float u = ls_fmaf(momentum, slot[i], -(rate * g[i]));
         slot[i] = ls_slot_flush(u);
-        w[i] = before + u;
-        change[i] = w[i] - before;
+        w[i] = w[i] + u;
     }
 }
 
-static void adam_run(const ls_update_args *args, const float *restrict g, float *restrict w,
-                     float *restrict slot0, float *restrict slot1, size_t count,
-                     float *restrict change)
+static void nesterov_run(const ls_update_args *args, float rate, const float *restrict g,
+                         float *restrict w, float *restrict slot, size_t count)
 {
-    const float rate = -args->rate, epsilon = args->epsilon;
+    const float momentum = args->momentum;
+    for (size_t i = 0; i < count; i++) {
+        const float u = ls_fmaf(momentum, slot[i], -(rate * g[i]));
+        slot[i] = ls_slot_flush(u);
+        w[i] = w[i] + ls_fmaf(momentum, u, -(rate * g[i]));
+    }
+}
+
+static void adam_run(const ls_update_args *args, float rate, const float *restrict g,
+                     float *restrict w, float *restrict slot0, float *restrict slot1, size_t count)
+{
+    const float epsilon = args->epsilon;
     const float beta1 = args->one_minus_beta1, beta2 = args->one_minus_beta2;
     for (size_t i = 0; i < count; i++) {
-        const float before = w[i];
         const float m = ls_fmaf(beta1, g[i] - slot0[i], slot0[i]);
         const float v = ls_fmaf(beta2, ls_fmaf(g[i], g[i], -slot1[i]), slot1[i]);
         slot0[i] = ls_slot_flush(m);
         slot1[i] = ls_slot_flush(v);
-        w[i] = ls_fmaf(rate, m / (sqrtf(v) + epsilon), before);
-        change[i] = w[i] - before;
+        w[i] = ls_fmaf(-rate, m / (sqrtf(v) + epsilon), w[i]);
     }
+}
+
+static void rmsprop_run(const ls_update_args *args, float rate, const float *restrict g,
+                        float *restrict w, float *restrict slot, size_t count)
+{
+    const float epsilon = args->epsilon, rho = args->one_minus_rho;
+    for (size_t i = 0; i < count; i++) {
+        const float v = ls_fmaf(rho, ls_fmaf(g[i], g[i], -slot[i]), slot[i]);
+        slot[i] = ls_slot_flush(v);
+        w[i] = ls_fmaf(-rate, g[i] / sqrtf(v + epsilon), w[i]);
+    }
+}
+
+/* to[i] = g[i], clipped. */
+static void clip_run(float factor, float most, const float *restrict g, float *restrict to,
+                     size_t count)
+{
+    for (size_t i = 0; i < count; i++) to[i] = g[i] * factor;
+    if (most == 0.0f) return;
+    for (size_t i = 0; i < count; i++) {
+        const float above = to[i] < -most ? -most : to[i];
+        to[i] = to[i] > most ? most : above;
+    }
+}
+
+static void average_run(float gain, const float *restrict w, float *restrict average, size_t count)
+{
+    for (size_t i = 0; i < count; i++) average[i] = ls_fmaf(gain, w[i] - average[i], average[i]);
+}
+
+static void optimize_run(const ls_update_args *args, float rate, const float *g, size_t first,
+                         size_t count)
+{
+    float *w = args->w + first;
+    switch (args->optimizer) {
+    case LS_OPTIMIZER_SGD: sgd_run(rate, g, w, count); return;
+    case LS_OPTIMIZER_MOMENTUM: momentum_run(args, rate, g, w, args->slot0 + first, count); return;
+    case LS_OPTIMIZER_NESTEROV: nesterov_run(args, rate, g, w, args->slot0 + first, count); return;
+    case LS_OPTIMIZER_RMSPROP: rmsprop_run(args, rate, g, w, args->slot0 + first, count); return;
+    default: adam_run(args, rate, g, w, args->slot0 + first, args->slot1 + first, count); return;
+    }
+}
+
+/* `change` comes as the old weights and leaves as what was added to them. */
+static void update_elements(const ls_update_args *args, const ls_tensor_step *step, size_t first,
+                            size_t count, float *restrict change)
+{
+    float *restrict w = args->w + first;
+    const float *g = args->g + first;
+    float gradient[RUN];
+    const float decay = step->decay;
+    memcpy(change, w, count * sizeof *change);
+    if (step->clip != 1.0f || args->clip_value != 0.0f) {
+        clip_run(step->clip, args->clip_value, g, gradient, count);
+        g = gradient;
+    }
+    if (decay != 0.0f) {
+        for (size_t i = 0; i < count; i++) w[i] = ls_fmaf(-decay, w[i], w[i]);
+    }
+    optimize_run(args, step->rate, g, first, count);
+    if (args->average) average_run(args->one_minus_ema, w, args->average + first, count);
+    for (size_t i = 0; i < count; i++) change[i] = w[i] - change[i];
 }
 
 static const float *update_run(const void *args_, const ls_arena_tensor *tensor, size_t at,
@@ -269,16 +333,10 @@ static const float *update_run(const void *args_, const ls_arena_tensor *tensor,
 {
     const ls_update_args *args = args_;
     const size_t first = tensor->begin + at;
-    const float *g = args->g + first;
-    float *w = args->w + first;
-    if (args->optimizer == LS_OPTIMIZER_SGD) {
-        sgd_run(args, g, w, count, buffer);
-    } else if (args->optimizer == LS_OPTIMIZER_MOMENTUM) {
-        momentum_run(args, g, w, args->slot0 + first, count, buffer);
-    } else {
-        adam_run(args, g, w, args->slot0 + first, args->slot1 + first, count, buffer);
-    }
-    found->digest += ls_digest_run(w, first, count);
+    const ls_tensor_step *step = &args->step_host[tensor - args->tensors->host];
+    if (step->frozen) memset(buffer, 0, count * sizeof *buffer);
+    else update_elements(args, step, first, count, buffer);
+    found->digest += ls_digest_run(args->w + first, first, count);
     return buffer;
 }
 

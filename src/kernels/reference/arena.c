@@ -57,22 +57,56 @@ ls_status ls_weight_sums_reference(ls_stream *stream, const ls_weight_sums_args 
     return LS_OK;
 }
 
-/* The new weight of element i of the arena; its slots are stored, flushed. */
-static float updated(const ls_update_args *args, size_t i)
+/* The gradient of element i after clipping. */
+static float clipped(const ls_update_args *args, const ls_tensor_step *step, size_t i)
 {
-    const float g = args->g[i], w = args->w[i];
-    if (args->optimizer == LS_OPTIMIZER_SGD) return ls_fmaf(-args->rate, g, w);
-    if (args->optimizer == LS_OPTIMIZER_MOMENTUM) {
-        const float u = ls_fmaf(args->momentum, args->slot0[i], -(args->rate * g));
+    const float g = args->g[i] * step->clip, most = args->clip_value;
+    if (most == 0.0f) return g;
+    return g > most ? most : g < -most ? -most : g;
+}
+
+/* The new weight of element i of the arena, from the decayed one; its slots are stored, flushed. */
+static float updated(const ls_update_args *args, float rate, float g, float w, size_t i)
+{
+    switch (args->optimizer) {
+    case LS_OPTIMIZER_SGD:
+        return ls_fmaf(-rate, g, w);
+    case LS_OPTIMIZER_MOMENTUM:
+    case LS_OPTIMIZER_NESTEROV: {
+        const float u = ls_fmaf(args->momentum, args->slot0[i], -(rate * g));
         args->slot0[i] = ls_slot_flush(u);
-        return w + u;
+        if (args->optimizer == LS_OPTIMIZER_MOMENTUM) return w + u;
+        return w + ls_fmaf(args->momentum, u, -(rate * g));
     }
-    const float m = ls_fmaf(args->one_minus_beta1, g - args->slot0[i], args->slot0[i]);
-    const float v =
-        ls_fmaf(args->one_minus_beta2, ls_fmaf(g, g, -args->slot1[i]), args->slot1[i]);
-    args->slot0[i] = ls_slot_flush(m);
-    args->slot1[i] = ls_slot_flush(v);
-    return ls_fmaf(-args->rate, m / (sqrtf(v) + args->epsilon), w);
+    case LS_OPTIMIZER_RMSPROP: {
+        const float v =
+            ls_fmaf(args->one_minus_rho, ls_fmaf(g, g, -args->slot0[i]), args->slot0[i]);
+        args->slot0[i] = ls_slot_flush(v);
+        return ls_fmaf(-rate, g / sqrtf(v + args->epsilon), w);
+    }
+    default: {
+        const float m = ls_fmaf(args->one_minus_beta1, g - args->slot0[i], args->slot0[i]);
+        const float v =
+            ls_fmaf(args->one_minus_beta2, ls_fmaf(g, g, -args->slot1[i]), args->slot1[i]);
+        args->slot0[i] = ls_slot_flush(m);
+        args->slot1[i] = ls_slot_flush(v);
+        return ls_fmaf(-rate, m / (sqrtf(v) + args->epsilon), w);
+    }
+    }
+}
+
+/* Element i of a tensor that is not frozen. Returns what was added to the weight. */
+static float update_element(const ls_update_args *args, const ls_tensor_step *step, size_t i)
+{
+    const float old = args->w[i];
+    float w = old;
+    if (step->decay != 0.0f) w = ls_fmaf(-step->decay, w, w);
+    w = updated(args, step->rate, clipped(args, step, i), w, i);
+    args->w[i] = w;
+    if (args->average) {
+        args->average[i] = ls_fmaf(args->one_minus_ema, w - args->average[i], args->average[i]);
+    }
+    return w - old;
 }
 
 ls_status ls_update_reference(ls_stream *stream, const ls_update_args *args)
@@ -81,13 +115,12 @@ ls_status ls_update_reference(ls_stream *stream, const ls_update_args *args)
     uint64_t digest = LS_DIGEST_START;
     for (int t = 0; t < args->tensors->count; t++) {
         const ls_arena_tensor tensor = args->tensors->host[t];
+        const ls_tensor_step *step = &args->step_host[t];
         ls_flat_f64 sum;
         ls_flat_init_f64(&sum);
         for (size_t i = tensor.begin; i < tensor.begin + tensor.count; i++) {
-            const float w = updated(args, i);
-            ls_flat_add_f64(&sum, square(w - args->w[i]));
-            args->w[i] = w;
-            digest += ls_digest_term(i, w);
+            if (!step->frozen) ls_flat_add_f64(&sum, square(update_element(args, step, i)));
+            digest += ls_digest_term(i, args->w[i]);
         }
         args->update_square_sum[t] = ls_flat_end_f64(&sum);
     }

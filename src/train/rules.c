@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT */
+/* rules.c -- see rules.h. One pass over the text; each rule is applied as soon as it is read. */
+#include "train/rules.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nearest.h"
+
+/* A part of the text. */
+typedef struct {
+    const char *at;
+    size_t count;
+} span;
+
+/* What is before the first of `ends` in `from`, without blanks around it; *from moves past it and
+ * the separator. */
+static span take(span *from, char end)
+{
+    const char *stop = memchr(from->at, end, from->count);
+    span part = { from->at, stop ? (size_t)(stop - from->at) : from->count };
+    const size_t used = part.count + (stop != NULL);
+    from->at += used;
+    from->count -= used;
+    while (part.count > 0 && *part.at == ' ') part.at++, part.count--;
+    while (part.count > 0 && part.at[part.count - 1] == ' ') part.count--;
+    return part;
+}
+
+/* Does `name` match? Only the last star passed may have to take more. */
+static bool matches(span pattern, const char *name)
+{
+    const size_t length = strlen(name);
+    size_t p = 0, n = 0, star = SIZE_MAX, taken = 0;
+    while (n < length) {
+        if (p < pattern.count && pattern.at[p] == '*') {
+            star = p++;
+            taken = n;
+        } else if (p < pattern.count && pattern.at[p] == name[n]) {
+            p++;
+            n++;
+        } else if (star != SIZE_MAX) {
+            p = star + 1;
+            n = ++taken;
+        } else {
+            return false;
+        }
+    }
+    while (p < pattern.count && pattern.at[p] == '*') p++;
+    return p == pattern.count;
+}
+
+static ls_status malformed(span found, const char *want)
+{
+    return ls_fail(LS_ERR_ARGUMENT, "--rules: found '%.*s', expected %s",
+                   (int)(found.count < 60 ? found.count : 60), found.at, want);
+}
+
+/* The number after "lr:" and its like. */
+static ls_status read_number(span property, size_t skip, double *out)
+{
+    char number[64], *end = number;
+    const size_t count = property.count - skip;
+    if (count > 0 && count < sizeof number) {
+        memcpy(number, property.at + skip, count);
+        number[count] = '\0';
+        if (strspn(number, "0123456789+-.eE") == count) *out = strtod(number, &end);
+    }
+    if (end == number || *end != '\0' || !isfinite(*out) || *out < 0 || *out > 1e6)
+        return malformed(property, "a number from 0 to 1000000 after the colon");
+    return LS_OK;
+}
+
+static bool is_word(span text, const char *word)
+{
+    return text.count == strlen(word) && memcmp(text.at, word, text.count) == 0;
+}
+
+/* Set one property in `rule`. */
+static ls_status apply_property(span property, ls_parameter_rule *rule)
+{
+    if (is_word(property, "freeze") || is_word(property, "train")) {
+        rule->frozen = property.at[0] == 'f';
+        return LS_OK;
+    }
+    const struct {
+        const char *name;
+        double *field;
+    } number[] = { { "lr:", &rule->lr }, { "decay:", &rule->decay }, { "l1:", &rule->l1 },
+                   { "l2:", &rule->l2 } };
+    for (size_t i = 0; i < sizeof number / sizeof number[0]; i++) {
+        const size_t skip = strlen(number[i].name);
+        if (property.count >= skip && memcmp(property.at, number[i].name, skip) == 0)
+            return read_number(property, skip, number[i].field);
+    }
+    return malformed(property, "freeze, train, lr:X, decay:X, l1:X or l2:X");
+}
+
+static ls_status apply_properties(span properties, ls_parameter_rule *rule)
+{
+    do {
+        LS_TRY(apply_property(take(&properties, ','), rule));
+    } while (properties.count > 0);
+    return LS_OK;
+}
+
+/* The pattern and the properties of the next rule. */
+static ls_status next_rule(span *text, span *pattern, span *properties)
+{
+    const span rule = take(text, ';');
+    *properties = rule;
+    *pattern = take(properties, '=');
+    if (pattern->count > 0 && properties->count > 0) return LS_OK;
+    return malformed(rule, "PATTERN=freeze, or PATTERN=lr:0.1,decay:0 and so on; rules are "
+                           "separated by ';'");
+}
+
+ls_status ls_rules_check(const char *text)
+{
+    span rest = { text, strlen(text) };
+    while (rest.count > 0) {
+        ls_parameter_rule ignored = { .frozen = false };
+        span pattern, properties;
+        LS_TRY(next_rule(&rest, &pattern, &properties));
+        LS_TRY(apply_properties(properties, &ignored));
+    }
+    return LS_OK;
+}
+
+/* No parameter has such a name: the nearest. */
+static ls_status no_match(span pattern, const ls_model *model)
+{
+    char text[LS_NAME_BYTES * 2];
+    const char **names = calloc((size_t)model->parameter_count + 1, sizeof *names);
+    if (!names) return ls_fail(LS_ERR_MEMORY, "no memory for %d names", model->parameter_count);
+    for (int p = 0; p < model->parameter_count; p++) names[p] = model->parameter[p].name;
+    snprintf(text, sizeof text, "%.*s", (int)pattern.count, pattern.at);
+    const char *nearest = ls_nearest_name(text, names);
+    if (!nearest && model->parameter_count > 0) nearest = model->parameter[0].name;
+    free(names);
+    return ls_fail(LS_ERR_ARGUMENT, "--rules: '%s' matches no parameter of this model; the "
+                   "nearest is %s (lockstep show MODEL lists them)", text,
+                   nearest ? nearest : "none");
+}
+
+static ls_status apply_rules(const char *text, const ls_model *model, ls_parameter_rule *rule)
+{
+    span rest = { text, strlen(text) };
+    while (rest.count > 0) {
+        span pattern, properties;
+        int count = 0;
+        LS_TRY(next_rule(&rest, &pattern, &properties));
+        for (int p = 0; p < model->parameter_count; p++) {
+            if (!matches(pattern, model->parameter[p].name)) continue;
+            LS_TRY(apply_properties(properties, &rule[p]));
+            count++;
+        }
+        if (count == 0) return no_match(pattern, model);
+    }
+    return LS_OK;
+}
+
+/* A frozen parameter has no regulariser and no decay, whatever the rules said. */
+static ls_status freeze(ls_parameter_rule *rule, int count)
+{
+    int trained = 0;
+    for (int p = 0; p < count; p++) {
+        if (rule[p].frozen) rule[p] = (ls_parameter_rule){ .frozen = true };
+        else trained++;
+    }
+    if (trained > 0 || count == 0) return LS_OK;
+    return ls_fail(LS_ERR_ARGUMENT, "--rules freeze all %d parameters: nothing is left to train",
+                   count);
+}
+
+ls_status ls_rules_create(const ls_config *config, const ls_model *model, ls_parameter_rule **out)
+{
+    const int count = model->parameter_count;
+    ls_parameter_rule *rule = calloc((size_t)count + 1, sizeof *rule);
+    if (!rule) return ls_fail(LS_ERR_MEMORY, "no memory for the rules of %d parameters", count);
+    for (int p = 0; p < count; p++) {
+        const bool is_kernel = model->parameter[p].is_kernel;
+        rule[p] = (ls_parameter_rule){
+            .lr = 1,
+            .decay = is_kernel ? config->weight_decay : 0,
+            .l1 = is_kernel ? config->l1 : 0,
+            .l2 = is_kernel ? config->l2 : 0,
+        };
+    }
+    ls_status status = apply_rules(config->rules, model, rule);
+    if (status == LS_OK) status = freeze(rule, count);
+    if (status == LS_OK) *out = rule;
+    else free(rule);
+    return status;
+}
