@@ -28,8 +28,8 @@ SOURCES = {
     "kernels": "fold kernels row_merge",
     "kernels/reference": ("activation arena batch_sum batchnorm conv decode dropout gemm loss "
                           "pool shard_sums table whole"),
-    "collectives": ("all_reduce bucket comm comm_create gather ledger link reduce_direct "
-                    "reduce_ring rendezvous ring ring_describe tree"),
+    "collectives": ("all_reduce bucket comm comm_create gather ledger link overdue "
+                    "reduce_direct reduce_ring rendezvous ring ring_describe tree"),
     "io": ("checkpoint checkpoint_header csv data_file dataset dataset_cifar10 dataset_csv "
            "dataset_digits dataset_idx dataset_npy dataset_report dataset_scale dataset_spec json "
            "new_file pipeline run_folder sampler"),

@@ -92,7 +92,7 @@ static ls_status note_result(ls_comm *comm, int rank, const ls_pieces *pieces)
     return ls_digest(&me->channel.in, &digest);
 }
 
-ls_status ls_all_reduce(ls_comm *comm, int rank, const ls_pieces *pieces)
+static ls_status all_reduce(ls_comm *comm, int rank, const ls_pieces *pieces)
 {
     LS_TRY(check_pieces(comm, rank, pieces));
     if (comm->world_size == 1) return fold_alone(comm, pieces);
@@ -106,4 +106,9 @@ ls_status ls_all_reduce(ls_comm *comm, int rank, const ls_pieces *pieces)
                                                 : ls_reduce_direct(comm, rank, pieces));
     LS_TRY(note_result(comm, rank, pieces));
     return ls_comm_end(comm, rank, pieces->done);
+}
+
+ls_status ls_all_reduce(ls_comm *comm, int rank, const ls_pieces *pieces)
+{
+    return ls_comm_blame(comm, rank, all_reduce(comm, rank, pieces));
 }

@@ -89,24 +89,6 @@ ls_status ls_comm_push_own(ls_comm_rank *me, ls_link *link, const ls_pieces *pie
                         me->own_digest, (size_t)count * sizeof(uint64_t));
 }
 
-/* A stream that stays busy waits for a transfer: say which. */
-static ls_status fail_overdue(ls_comm *comm, int rank)
-{
-    for (int from = 0; from < comm->world_size; from++) {
-        ls_link *link = ls_comm_link(comm, from, rank);
-        const ls_transfer *overdue = NULL;
-        char text[LS_TRANSFER_TEXT_BYTES];
-        if (link->to_device == NULL) continue;
-        LS_TRY(ls_link_overdue(link, &overdue));
-        if (overdue == NULL) continue;
-        return ls_fail(LS_ERR_TIMEOUT, "%s: link %d -> %d (%s): the bytes did not come within the"
-                                       " timeout",
-                       ls_transfer_text(overdue, text), from, rank, ls_pair_kind_name(link->kind));
-    }
-    return ls_fail(LS_ERR_TIMEOUT, "rank %d: its copies and additions did not end within the"
-                                   " timeout, though all transfers have come", rank);
-}
-
 static ls_status poll_idle(ls_comm *comm, int rank, bool *idle)
 {
     ls_channel *channel = &comm->rank[rank].channel;
@@ -125,9 +107,11 @@ ls_status ls_comm_settle(ls_comm *comm, int rank)
     while (status == LS_OK && !idle) {
         status = ls_wait_poll(&wait);
         if (status == LS_OK) status = poll_idle(comm, rank, &idle);
-        else if (status == LS_ERR_TIMEOUT) status = fail_overdue(comm, rank);
     }
-    return status;
+    if (status != LS_ERR_TIMEOUT) return status;
+    comm->rank[rank].channel.awaited = UINT64_MAX;
+    return ls_fail(LS_ERR_TIMEOUT, "rank %d: its copies and additions did not end within the"
+                                   " timeout, though all transfers have come", rank);
 }
 
 ls_status ls_comm_ledger_room(ls_comm *comm, int rank, size_t count)
@@ -180,7 +164,7 @@ static ls_status compare_results(ls_comm *comm, int rank)
     return LS_OK;
 }
 
-ls_status ls_comm_verify(ls_comm *comm, int rank)
+static ls_status verify(ls_comm *comm, int rank)
 {
     ls_comm_rank *me = &comm->rank[rank];
     if (comm->world_size == 1) return ls_comm_settle(comm, rank);
@@ -196,6 +180,11 @@ ls_status ls_comm_verify(ls_comm *comm, int rank)
      * all-reduce, whose own meeting every rank reaches after it has left this function. */
     LS_TRY(ls_rendezvous_meet(&comm->rendezvous, &me->channel, &call));
     return compare_results(comm, rank);
+}
+
+ls_status ls_comm_verify(ls_comm *comm, int rank)
+{
+    return ls_comm_blame(comm, rank, verify(comm, rank));
 }
 
 bool ls_comm_drain(ls_comm *comm, int rank, double seconds)

@@ -9,6 +9,8 @@
  *     transfers          reduce_ring.c, reduce_direct.c or gather.c
  *     ls_comm_end        `done`: everything of this call on `in` and on `out`
  *
+ * and, whatever comes of it, ls_comm_blame.
+ *
  * Layout of what travels in a slot, and of the staging area a merge writes (`count` floats of a
  * slice, P pieces): equal, so that a merged slice is sent by one copy.
  *
@@ -43,6 +45,7 @@ typedef struct {
     int *result_bucket;          /* owned, [bucket_count_max] */
     uint64_t *result_digest;     /* owned, device, [bucket_count_max] */
     uint64_t *result_digest_host;/* owned, pinned, [bucket_count_max]; others read it in verify */
+    atomic_uint_least64_t claim; /* overdue.c; 0: none */
 } ls_comm_rank;
 
 struct ls_comm {
@@ -81,9 +84,17 @@ LS_MUST_USE ls_status ls_comm_push_own(ls_comm_rank *me, ls_link *link, const ls
 /* Make room for `count` digests in the rank's ledger: compares what it holds if it is full. */
 LS_MUST_USE ls_status ls_comm_ledger_room(ls_comm *comm, int rank, size_t count);
 
-/* Host-wait until both of the rank's streams are idle. Errors: TIMEOUT (names the oldest transfer
- * that has not come), ABORTED, DEVICE. */
+/* Host-wait until both of the rank's streams are idle. Errors: TIMEOUT, ABORTED, DEVICE. */
 LS_MUST_USE ls_status ls_comm_settle(ls_comm *comm, int rank);
+
+/* ls_transfer's order of the transfer that stands at `place` in the call that `me` is in. */
+uint64_t ls_comm_order(const ls_comm *comm, const ls_comm_rank *me, int place);
+
+/* The last thing a call does: `status` is how it ended. If that is TIMEOUT, find out whether what
+ * this rank waited for is what everybody waits for; its message then names the oldest transfer that
+ * has not come. If another rank knows better, ABORTED, once that rank has said so. Blocks: a second
+ * at most. */
+LS_MUST_USE ls_status ls_comm_blame(ls_comm *comm, int rank, ls_status status);
 
 /* The transfers of one all-reduce, between ls_comm_begin and ls_comm_end. */
 LS_MUST_USE ls_status ls_reduce_ring(ls_comm *comm, int rank, const ls_pieces *pieces);

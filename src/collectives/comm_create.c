@@ -17,7 +17,8 @@
 enum {
     SLICE_FLOATS_DEFAULT = 64 * 1024,
     LEDGER_DIGESTS_MIN = 4 * LS_SHARD_MAX, /* one transfer needs at most 3 * LS_SHARD_MAX */
-    LEDGER_DIGESTS_MAX = 64 * 1024         /* a longer step is compared in parts */
+    LEDGER_DIGESTS_MAX = 64 * 1024,        /* a longer step is compared in parts */
+    WATCHED_MAX = 1024                     /* an event and two labels each */
 };
 
 /* -- what is asked for ------------------------------------------------------------------------- */
@@ -239,6 +240,16 @@ static bool is_link_needed(const ls_comm *comm, int a, int b)
            (ls_comm_is_owner(comm, a) || ls_comm_is_owner(comm, b));
 }
 
+/* How many transfers of a link to watch: those between two checks. */
+static size_t transfers_watched(const ls_comm *comm)
+{
+    const size_t ring = 2 * (size_t)comm->world_size; /* and the gather's */
+    const size_t of_slice = comm->algorithm == LS_ALGORITHM_RING ? ring : 2;
+    const size_t slices = (size_t)comm->slice_count_max * (size_t)comm->config.bucket_count_max;
+    const size_t between = slices * of_slice + ring;
+    return between < WATCHED_MAX ? between : WATCHED_MAX;
+}
+
 static ls_status open_links(ls_comm *comm, ls_device *const *device, const ls_topology *topology)
 {
     for (int a = 0; a < comm->world_size; a++) {
@@ -246,7 +257,7 @@ static ls_status open_links(ls_comm *comm, ls_device *const *device, const ls_to
             if (!is_link_needed(comm, a, b)) continue;
             const ls_pair_kind kind = link_kind(comm, topology, a, b);
             LS_TRY(ls_link_open(ls_comm_link(comm, a, b), a, device[a], b, device[b], kind,
-                                slot_bytes(comm, kind)));
+                                slot_bytes(comm, kind), transfers_watched(comm)));
         }
     }
     return LS_OK;

@@ -119,7 +119,8 @@ static ls_status gather_step(ls_comm *comm, ls_comm_rank *me, int step, void *ro
     const ls_ring_move move = ls_ring_move_at(me->place, world_size - 1 + step, world_size);
     parcel send = rows_of(comm, move.send_chunk, row_bytes);
     parcel recv = rows_of(comm, move.recv_chunk, row_bytes);
-    send.transfer = recv.transfer = (ls_transfer){ "gather", -1, step };
+    send.transfer = recv.transfer =
+        (ls_transfer){ "gather", -1, step, ls_comm_order(comm, me, step) };
     send.link = ls_comm_link(comm, rank, neighbour(comm, me, 1));
     recv.link = ls_comm_link(comm, neighbour(comm, me, -1), rank);
     if (step > 0) LS_TRY(ls_stream_wait(&me->channel.out, &me->made[0]));
@@ -127,8 +128,8 @@ static ls_status gather_step(ls_comm *comm, ls_comm_rank *me, int step, void *ro
     return recv_parcel(comm, me, &recv, rows);
 }
 
-ls_status ls_gather(ls_comm *comm, int rank, void *rows, size_t row_bytes, ls_event *ready,
-                    ls_event *done)
+static ls_status gather(ls_comm *comm, int rank, void *rows, size_t row_bytes, ls_event *ready,
+                        ls_event *done)
 {
     ls_comm_rank *me = &comm->rank[rank];
     if (row_bytes > comm->config.gather_bytes_max || row_bytes % sizeof(float) != 0) {
@@ -149,27 +150,40 @@ ls_status ls_gather(ls_comm *comm, int rank, void *rows, size_t row_bytes, ls_ev
     return ls_comm_end(comm, rank, done);
 }
 
+ls_status ls_gather(ls_comm *comm, int rank, void *rows, size_t row_bytes, ls_event *ready,
+                    ls_event *done)
+{
+    return ls_comm_blame(comm, rank, gather(comm, rank, rows, row_bytes, ready, done));
+}
+
 /* -- broadcast -------------------------------------------------------------------------------- */
 
-static ls_status broadcast_slice(ls_comm *comm, ls_comm_rank *me, ls_span span, float *x,
+/* The transfer of a slice from `place` to the next. */
+static ls_transfer hop_from(const ls_comm *comm, const ls_comm_rank *me, int place, int slice)
+{
+    return (ls_transfer){ "broadcast", -1, place,
+                          ls_comm_order(comm, me, slice * comm->world_size + place) };
+}
+
+static ls_status broadcast_slice(ls_comm *comm, ls_comm_rank *me, ls_span span, int slice, float *x,
                                  void *there)
 {
     const int rank = me->channel.rank;
     parcel move = { .offset = span.begin * sizeof(float), .bytes = span.count * sizeof(float) };
     if (me->place > 0) {
         move.link = ls_comm_link(comm, neighbour(comm, me, -1), rank);
-        move.transfer = (ls_transfer){ "broadcast", -1, me->place - 1 };
+        move.transfer = hop_from(comm, me, me->place - 1, slice);
         LS_TRY(recv_parcel(comm, me, &move, x));
         LS_TRY(ls_stream_wait(&me->channel.out, &me->made[0]));
     }
     if (me->place + 1 == comm->world_size) return LS_OK;
     move.link = ls_comm_link(comm, rank, neighbour(comm, me, 1));
-    move.transfer = (ls_transfer){ "broadcast", -1, me->place };
+    move.transfer = hop_from(comm, me, me->place, slice);
     return send_parcel(me, &move, x, there);
 }
 
-ls_status ls_broadcast(ls_comm *comm, int rank, float *x, size_t count, ls_event *ready,
-                       ls_event *done)
+static ls_status broadcast(ls_comm *comm, int rank, float *x, size_t count, ls_event *ready,
+                           ls_event *done)
 {
     ls_comm_rank *me = &comm->rank[rank];
     const ls_call call = { .kind = LS_CALL_BROADCAST, .bucket = -1, .count = count, .result = x,
@@ -184,8 +198,14 @@ ls_status ls_broadcast(ls_comm *comm, int rank, float *x, size_t count, ls_event
         }
         for (int slice = 0; slice < slices; slice++) {
             const ls_span span = ls_ring_slice_span((ls_span){ 0, count }, slice, slice_floats);
-            LS_TRY(broadcast_slice(comm, me, span, x, there));
+            LS_TRY(broadcast_slice(comm, me, span, slice, x, there));
         }
     }
     return ls_comm_end(comm, rank, done);
+}
+
+ls_status ls_broadcast(ls_comm *comm, int rank, float *x, size_t count, ls_event *ready,
+                       ls_event *done)
+{
+    return ls_comm_blame(comm, rank, broadcast(comm, rank, x, count, ready, done));
 }

@@ -17,6 +17,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "device/device.h"
 #include "status.h"
@@ -28,7 +29,8 @@ enum { LS_LINK_SLOTS = 2 }; /* transfers that may be under way at once */
 typedef struct {
     const char *what; /* "bucket", "gather", "broadcast": a string constant */
     int bucket;       /* number of the bucket, or -1 */
-    int step;         /* ring step; hop of a tree; slice of a broadcast */
+    int step;         /* ring step; hop of a tree; hop of a broadcast */
+    uint64_t order;   /* above that of every transfer that it depends on: overdue.c */
 } ls_transfer;
 
 enum { LS_TRANSFER_TEXT_BYTES = 64 };
@@ -41,6 +43,7 @@ typedef struct {
     int rank;
     ls_stream out;   /* copies to others */
     ls_stream in;    /* copies from others, additions */
+    uint64_t awaited; /* order of what the wait that ended with TIMEOUT was for */
 } ls_channel;
 
 typedef struct {
@@ -51,9 +54,11 @@ typedef struct {
     size_t slot_bytes;
     void *slot[LS_LINK_SLOTS];     /* owned; on b's device, or pinned host memory when STAGED */
     void *landing;                 /* owned; on b's device: where STAGED bytes go; else NULL */
-    ls_event full[LS_LINK_SLOTS];  /* of a's device: the slot's bytes are there */
     ls_event free[LS_LINK_SLOTS];  /* of b's device: the slot has been read */
-    ls_transfer label[LS_LINK_SLOTS]; /* receiver: what the slot last carried */
+    size_t watched;                /* W >= LS_LINK_SLOTS: transfers that are told apart */
+    ls_event *full;                /* owned, [W]; of a's device: transfer t's bytes are there */
+    ls_transfer *given;            /* owned, [W]; sender: what transfer t carries */
+    ls_transfer *taken;            /* owned, [W]; receiver: likewise */
     size_t sent;                   /* sender: transfers posted */
     size_t received;               /* receiver: transfers taken */
     bool slot_open;                /* receiver: the current transfer's slot is not yet free */
@@ -61,9 +66,12 @@ typedef struct {
     atomic_size_t freed;           /* written by b: transfers whose `free` has been recorded */
 } ls_link;
 
-/* Open a link with slots of `slot_bytes`. Errors: MEMORY, DEVICE (nothing is left allocated). */
+/* Open a link with slots of `slot_bytes`. `watched`: how many of the last transfers
+ * ls_link_unsent and ls_link_overdue look at.
+ * Errors: MEMORY, DEVICE (nothing is left allocated). */
 LS_MUST_USE ls_status ls_link_open(ls_link *link, int from, ls_device *from_device, int to,
-                                   ls_device *to_device, ls_pair_kind kind, size_t slot_bytes);
+                                   ls_device *to_device, ls_pair_kind kind, size_t slot_bytes,
+                                   size_t watched);
 void ls_link_close(ls_link *link); /* accepts all-zero */
 
 /* May the sender write into the receiver's memory itself? Pure. */
@@ -84,6 +92,10 @@ LS_MUST_USE ls_status ls_link_send_end(ls_link *link, ls_channel *channel);
 /* The event that the last ls_link_send_end recorded: that transfer's sources have been read. */
 ls_event *ls_link_last_full(ls_link *link);
 
+/* The oldest watched transfer that was posted and whose copies have not ended, or NULL.
+ * Errors: DEVICE. */
+LS_MUST_USE ls_status ls_link_unsent(ls_link *link, const ls_transfer **unsent);
+
 /* -- receiver ----------------------------------------------------------------------------------
  * begin, pulls and consumers on channel->in, end. */
 
@@ -101,8 +113,8 @@ LS_MUST_USE ls_status ls_link_land(ls_link *link, ls_channel *channel, size_t by
 /* Free the slot: it may be overwritten when channel->in has come here. */
 LS_MUST_USE ls_status ls_link_recv_end(ls_link *link, ls_channel *channel);
 
-/* The oldest transfer that was taken and whose bytes are not yet there, or NULL: what a stream that
- * does not become idle is waiting for. Errors: DEVICE. */
+/* The oldest watched transfer that was taken and whose bytes are not yet there, or NULL.
+ * Errors: DEVICE. */
 LS_MUST_USE ls_status ls_link_overdue(ls_link *link, const ls_transfer **overdue);
 
 #endif

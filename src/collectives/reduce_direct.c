@@ -49,10 +49,14 @@ static const ls_call *call_of(const direct_call *call, int rank)
     return ls_rendezvous_call_of(&call->comm->rendezvous, &call->me->channel, rank);
 }
 
-/* Offers are ring step 0 of messages, announcements 1. */
-static ls_transfer transfer_of(const direct_call *call, int hop)
+/* Offers are ring step 0 of messages, announcements 1. A rank sends those of one hop by ascending
+ * distance, each after the one before. */
+static ls_transfer transfer_of(const direct_call *call, int hop, int from, int to)
 {
-    return (ls_transfer){ "bucket", call->pieces->bucket, hop };
+    const int world_size = call->comm->world_size, distance = (to - from + world_size) % world_size;
+    return (ls_transfer){ "bucket", call->pieces->bucket, hop,
+                          ls_comm_order(call->comm, call->me,
+                                        (call->slice * 2 + hop) * world_size + distance) };
 }
 
 /* -- offer ------------------------------------------------------------------------------------ */
@@ -60,7 +64,7 @@ static ls_transfer transfer_of(const direct_call *call, int hop)
 static ls_status offer(const direct_call *call, int owner)
 {
     ls_link *link = ls_comm_link(call->comm, call->rank, owner);
-    const ls_transfer transfer = transfer_of(call, 0);
+    const ls_transfer transfer = transfer_of(call, 0, call->rank, owner);
     const ls_span span = slice_of(call, owner);
     LS_TRY(ls_link_send_begin(link, &call->me->channel, &transfer));
     /* Where the owner reads the pieces itself, only digests travel. */
@@ -103,7 +107,7 @@ static void enter_contributions(const direct_call *call, size_t sent, size_t see
         for (int p = 0; p < call->comm->rank[from].own_count; p++, source++) {
             if (from == call->rank) continue;
             const ls_ledger_entry entry = { .from = from, .to = call->rank,
-                                            .transfer = transfer_of(call, 0),
+                                            .transfer = transfer_of(call, 0, from, call->rank),
                                             .node = call->comm->rank[from].own[p],
                                             .sent = sent + (size_t)source,
                                             .seen = seen + (size_t)source };
@@ -146,10 +150,10 @@ static ls_status collect(const direct_call *call)
     ls_comm_rank *me = call->me;
     const int world_size = call->comm->world_size;
     const ls_span span = slice_of(call, call->rank);
-    const ls_transfer transfer = transfer_of(call, 0);
     LS_TRY(ls_comm_ledger_room(call->comm, call->rank, 2 * (size_t)call->comm->root.in_count));
     for (int i = 1; i < world_size; i++) {
         const int from = (call->rank + i) % world_size;
+        const ls_transfer transfer = transfer_of(call, 0, from, call->rank);
         LS_TRY(ls_link_recv_begin(ls_comm_link(call->comm, from, call->rank), &me->channel,
                                   &transfer));
     }
@@ -168,7 +172,7 @@ static ls_status announce(const direct_call *call, int to)
 {
     ls_channel *channel = &call->me->channel;
     ls_link *link = ls_comm_link(call->comm, call->rank, to);
-    const ls_transfer transfer = transfer_of(call, 1);
+    const ls_transfer transfer = transfer_of(call, 1, call->rank, to);
     const ls_span span = slice_of(call, call->rank);
     LS_TRY(ls_link_send_begin(link, channel, &transfer));
     LS_TRY(ls_stream_wait(&channel->out, &call->me->made[0]));
@@ -183,7 +187,7 @@ static ls_status accept_sum(const direct_call *call, int owner)
 {
     ls_channel *channel = &call->me->channel;
     ls_link *link = ls_comm_link(call->comm, owner, call->rank);
-    const ls_transfer transfer = transfer_of(call, 1);
+    const ls_transfer transfer = transfer_of(call, 1, owner, call->rank);
     const ls_span span = slice_of(call, owner);
     LS_TRY(ls_link_recv_begin(link, channel, &transfer));
     if (!ls_link_is_direct(link)) {

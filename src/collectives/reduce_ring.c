@@ -36,6 +36,12 @@ typedef struct {
     int slice_count;
 } ring_call;
 
+static ls_transfer transfer_at(const ring_call *call, int step, int slice)
+{
+    return (ls_transfer){ "bucket", call->pieces->bucket, step,
+                          ls_comm_order(call->comm, call->me, step * call->slice_count + slice) };
+}
+
 static ls_span slice_at(const ring_call *call, int chunk, int slice)
 {
     const ls_span span = ls_ring_chunk_span(call->pieces->count, chunk, call->comm->world_size);
@@ -119,7 +125,7 @@ static ls_status send_pieces(const ring_call *call, int step, int chunk, int sli
 {
     const ls_span span = slice_at(call, chunk, slice);
     const ls_tree_stop *stop = &call->me->stop[step];
-    const ls_transfer transfer = { "bucket", call->pieces->bucket, step };
+    const ls_transfer transfer = transfer_at(call, step, slice);
     const bool as_they_are = step == 0 && stop->out_count == stop->own_count;
     if (span.count > 0 && step == 0 && !as_they_are) LS_TRY(stage_own_sum(call, span, slice));
     LS_TRY(ls_link_send_begin(call->to_next, &call->me->channel, &transfer));
@@ -178,7 +184,7 @@ static ls_status recv_pieces(const ring_call *call, int step, int chunk, int sli
     ls_comm_rank *me = call->me;
     const ls_span span = slice_at(call, chunk, slice);
     const ls_tree_stop *stop = &me->stop[step + 1];
-    const ls_transfer transfer = { "bucket", call->pieces->bucket, step };
+    const ls_transfer transfer = transfer_at(call, step, slice);
     LS_TRY(ls_comm_ledger_room(call->comm, me->channel.rank,
                                (size_t)(stop->in_count + stop->first[stop->out_count])));
     LS_TRY(ls_link_recv_begin(call->from_previous, &me->channel, &transfer));
@@ -193,7 +199,7 @@ static ls_status send_result(const ring_call *call, int step, int chunk, int sli
 {
     ls_comm_rank *me = call->me;
     const ls_span span = slice_at(call, chunk, slice);
-    const ls_transfer transfer = { "bucket", call->pieces->bucket, step };
+    const ls_transfer transfer = transfer_at(call, step, slice);
     const float *from = call->pieces->result + span.begin;
     const size_t bytes = span.count * sizeof(float);
     LS_TRY(ls_link_send_begin(call->to_next, &me->channel, &transfer));
@@ -210,7 +216,7 @@ static ls_status recv_result(const ring_call *call, int step, int chunk, int sli
 {
     ls_comm_rank *me = call->me;
     const ls_span span = slice_at(call, chunk, slice);
-    const ls_transfer transfer = { "bucket", call->pieces->bucket, step };
+    const ls_transfer transfer = transfer_at(call, step, slice);
     LS_TRY(ls_link_recv_begin(call->from_previous, &me->channel, &transfer));
     if (!ls_link_is_direct(call->from_previous)) {
         LS_TRY(ls_link_pull(call->from_previous, &me->channel, 0,

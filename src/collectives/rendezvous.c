@@ -30,6 +30,11 @@ size_t ls_rendezvous_call_count(const ls_rendezvous *rendezvous, const ls_channe
     return atomic_load_explicit(&rendezvous->seat[channel->rank].arrived, memory_order_relaxed);
 }
 
+uint64_t ls_rendezvous_order(const ls_rendezvous *rendezvous, const ls_channel *channel)
+{
+    return (uint64_t)ls_rendezvous_call_count(rendezvous, channel) << 32;
+}
+
 const ls_call *ls_rendezvous_call_of(const ls_rendezvous *rendezvous, const ls_channel *channel,
                                      int rank)
 {
@@ -70,6 +75,7 @@ static ls_status wait_for_rank(ls_rendezvous *rendezvous, ls_channel *channel, i
         status = ls_wait_poll(&wait);
     }
     if (status != LS_ERR_TIMEOUT) return status;
+    channel->awaited = ls_rendezvous_order(rendezvous, channel);
     char text[CALL_TEXT_BYTES];
     return ls_fail(LS_ERR_TIMEOUT,
                    "call %zu: rank %d did not come within the timeout; rank %d waits with %s", want,

@@ -65,4 +65,7 @@ const ls_call *ls_rendezvous_call_of(const ls_rendezvous *rendezvous, const ls_c
 /* Calls that `channel`'s rank has handed in so far, the current one included. */
 size_t ls_rendezvous_call_count(const ls_rendezvous *rendezvous, const ls_channel *channel);
 
+/* Where the meeting of that call stands in ls_transfer's order; its transfers come after. */
+uint64_t ls_rendezvous_order(const ls_rendezvous *rendezvous, const ls_channel *channel);
+
 #endif

@@ -508,6 +508,57 @@ static void test_a_copy_that_never_ends_is_a_timeout_that_names_its_place(void *
     }
 }
 
+/* What has stalled goes on when the run has given up, so that all threads can be joined. */
+static ls_status reduce_and_release(reduction *r, int rank, reduction_rank *mine)
+{
+    (void)mine;
+    const ls_status status = reduction_rank_run(r, rank);
+    if (status == LS_ERR_TIMEOUT) atomic_store(&r->settings.fault->released, true);
+    return status;
+}
+
+/* Rank 1's n-th copy to rank 2 does not end, or does not even return. Returns the ring step that
+ * the message names; it must name the link, whoever gives up first. */
+static int stalled_step(fault_kind kind, long n, long *copies)
+{
+    static const reduction_settings ring = { .world_size = 3, .shard_count = 8, .fault_rank = 1,
+                                             .algorithm = LS_ALGORITHM_RING, .slice_floats = 96,
+                                             .count_max = 500 };
+    fault f = { .kind = kind, .n = n, .directions = 1u << LS_COPY_PEER };
+    reduction_settings settings = ring;
+    settings.fault = &f;
+    settings.timeout_s = kind == FAULT_NONE ? 60 : 0.2;
+    body_run run;
+    int step = -1;
+    const ls_status status = run_bodies(&run, &settings, 500, reduce_and_release);
+    *copies = atomic_load(&f.copies);
+    const char *at = strstr(ls_last_error(), "bucket 0, ring step ");
+    if (status == LS_ERR_TIMEOUT && at != NULL) (void)sscanf(at, "bucket 0, ring step %d", &step);
+    if (kind != FAULT_NONE && (step < 0 || strstr(at, "link 1 -> 2 (PEER): the ") == NULL)) {
+        fail_msg("copy %ld, fault %d: %s", n, (int)kind, ls_last_error());
+    }
+    reduction_close(&run.r);
+    return step;
+}
+
+static void test_a_rank_that_stalls_at_any_ring_step_is_named_with_its_link(void **state)
+{
+    (void)state;
+    long copies = 0, ignored;
+    (void)stalled_step(FAULT_NONE, 0, &copies);
+    assert_true(copies >= 8);
+    for (int kind = FAULT_BLOCK_COPY; kind <= FAULT_STALL_COPY; kind++) {
+        int last = 0;
+        for (int k = 0; k < 4; k++) {
+            const long n = 1 + (copies - 1) * k / 3;
+            const int step = stalled_step((fault_kind)kind, n, &ignored);
+            assert_true(k == 0 ? step == 0 : step >= last);
+            last = step;
+        }
+        assert_int_equal(last, 3);
+    }
+}
+
 static void test_any_allocation_that_fails_leaves_nothing_behind(void **state)
 {
     (void)state;
@@ -591,6 +642,7 @@ int main(void)
         cmocka_unit_test(test_a_bit_flipped_in_any_copy_is_found_and_placed),
         cmocka_unit_test(test_any_copy_or_record_that_fails_ends_the_run),
         cmocka_unit_test(test_a_copy_that_never_ends_is_a_timeout_that_names_its_place),
+        cmocka_unit_test(test_a_rank_that_stalls_at_any_ring_step_is_named_with_its_link),
         cmocka_unit_test(test_any_allocation_that_fails_leaves_nothing_behind),
         cmocka_unit_test(test_settings_that_cannot_work_are_refused),
         cmocka_unit_test(test_the_choice_of_algorithm_says_why),

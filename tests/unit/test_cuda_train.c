@@ -319,13 +319,47 @@ static void test_a_link_that_falls_silent_ends_the_run_in_time(void **state)
     const int uses = count_uses("--devices cuda --steps 4");
     const program_run whole = train_until("slow=1", uses), run = train_until("hang", uses);
     PROGRAM_MUST_END(&whole, "slow", 0, NULL);
-    PROGRAM_MUST_END(&run, "hang", 5, "step 5: ", "within the timeout", NULL);
+    PROGRAM_MUST_END(&run, "hang", 5, "step 5: bucket 0, ring step 0: link 0 -> 1 (PEER): "
+                     "the bytes did not come within the timeout", "--p2p off", NULL);
     /* It began like the whole run, so it cannot have waited longer than this. */
     if (run.seconds <= whole.seconds + 3 + 2) return;
     print_error("%.1f s, where the run without the fault takes %.1f s\n", run.seconds,
                 whole.seconds);
     program_show(&run);
     fail();
+}
+
+/* All ranks wait then, most of them for a transfer that waits itself. */
+static void test_the_link_that_falls_silent_is_the_one_that_is_named(void **state)
+{
+    (void)state;
+    need_virtual_driver();
+    static const struct {
+        const char *link, *options, *named;
+    } row[] = {
+        /* The probe, a process of its own, uses each 16 times. */
+        { "1>2:hang@17", "--allreduce ring", "broadcast, ring step 1: link 1 -> 2 (PEER)" },
+        { "0>1:hang@20", "--allreduce ring", "step 1: bucket 0, ring step 0: link 0 -> 1 (PEER)" },
+        { "1>2:hang@31", "--allreduce ring", "link 1 -> 2 (PEER)" },
+        { "2>0:hang@17", "--allreduce ring", "link 2 -> 0 (PEER)" },
+        { "1>2:hang@19", "--allreduce tree", "bucket 0, ring step 0: link 1 -> 2 (PEER)" },
+        /* Rank 2's kernel, which adds what it reads over this link: its sum comes to nobody. */
+        { "1>2:hang@20", "--allreduce tree", "bucket 0, ring step 1: link 2 -> 0 (PEER)" },
+    };
+    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+        char settings[200], options[200];
+        (void)snprintf(settings, sizeof settings, "DEVICES=3 SEED=%zu JITTER=300 LINKS=%c\\%s", i,
+                       row[i].link[0], row[i].link + 1);
+        (void)snprintf(options, sizeof options, "--devices cuda --timeout 2 %s", row[i].options);
+        const program_run run = train(&small, settings, options);
+        PROGRAM_MUST_END(&run, settings, 5, row[i].named,
+                         "did not come within the timeout", "--p2p off goes round it", NULL);
+        if (i % 3 != 0) continue;
+        (void)snprintf(options, sizeof options, "--devices cuda --timeout 2 --p2p off %s",
+                       row[i].options);
+        const program_run staged = train(&small, settings, options);
+        must_be_the_same(&small, &staged, options);
+    }
 }
 
 /* Under a sanitizer, where all is ten times slower, this is all: one step, every kind of link. */
@@ -360,6 +394,7 @@ int main(void)
         cmocka_unit_test(test_a_link_that_lies_from_the_start_is_staged_and_the_bits_are_the_same),
         cmocka_unit_test(test_a_link_that_begins_to_lie_is_caught_in_that_step),
         cmocka_unit_test(test_a_link_that_falls_silent_ends_the_run_in_time),
+        cmocka_unit_test(test_the_link_that_falls_silent_is_the_one_that_is_named),
     };
 #if defined __SANITIZE_THREAD__ || defined __SANITIZE_ADDRESS__
     cmocka_set_test_filter("test_one_step_has_the_hosts_bits");

@@ -20,7 +20,7 @@ typedef struct {
     fault fault;
 } pair;
 
-static const ls_transfer TRANSFER = { "bucket", 7, 3 };
+static const ls_transfer TRANSFER = { .what = "bucket", .bucket = 7, .step = 3 };
 
 static void pair_open(pair *p, ls_pair_kind kind, double timeout_s)
 {
@@ -37,7 +37,7 @@ static void pair_open(pair *p, ls_pair_kind kind, double timeout_s)
         assert_int_equal(ls_device_alloc(p->device[r], SLOT_BYTES, &memory), LS_OK);
         p->memory[r] = memory;
     }
-    assert_int_equal(ls_link_open(&p->link, 0, p->device[0], 1, p->device[1], kind, SLOT_BYTES),
+    assert_int_equal(ls_link_open(&p->link, 0, p->device[0], 1, p->device[1], kind, SLOT_BYTES, 8),
                      LS_OK);
 }
 
@@ -187,7 +187,7 @@ static void test_bytes_that_do_not_come_are_overdue(void **state)
     const ls_transfer *overdue = NULL;
     pair_open(&p, LS_PAIR_PEER, 60);
     p.fault = (fault){ .kind = FAULT_STALL_COPY, .n = 3 }; /* of the second transfer */
-    const ls_transfer second = { "gather", -1, 4 };
+    const ls_transfer second = { .what = "gather", .bucket = -1, .step = 4 };
     assert_int_equal(send_words(&p, 0), LS_OK);
     assert_int_equal(send_words(&p, 1), LS_OK);
     assert_int_equal(ls_link_recv_begin(&p.link, &p.channel[1], &TRANSFER), LS_OK);
@@ -212,13 +212,13 @@ static void test_a_link_that_cannot_be_opened_leaves_nothing(void **state)
         pair p;
         pair_open(&p, (ls_pair_kind)kind, 60);
         ls_link_close(&p.link);
-        const int calls = kind == LS_PAIR_STAGED ? 7 : 6;
+        const int calls = kind == LS_PAIR_STAGED ? 8 : 7;
         for (long n = 1; n <= calls + 1; n++) {
             atomic_store(&p.fault.allocs, 0);
             p.fault.kind = FAULT_ALLOC;
             p.fault.n = n;
             const ls_status status = ls_link_open(&p.link, 0, p.device[0], 1, p.device[1],
-                                                  (ls_pair_kind)kind, SLOT_BYTES);
+                                                  (ls_pair_kind)kind, SLOT_BYTES, 3);
             assert_int_equal(status, n <= calls ? LS_ERR_MEMORY : LS_OK);
         }
         pair_close(&p);
