@@ -53,8 +53,9 @@ HOST_TABLES = {
 GPU_SOURCES = {
     "cuda": ["device/cuda", "device/cuda_context", "device/cuda_driver", "device/cuda_facts",
              "device/cuda_module", "device/cuda_probe", "device/cuda_probe_child",
-             "kernels/cuda/launch", "kernels/cuda/launch_arena", "kernels/cuda/launch_batch",
-             "kernels/cuda/launch_batchnorm", "kernels/cuda/launch_product"],
+             "device/cuda_speed", "kernels/cuda/launch", "kernels/cuda/launch_arena",
+             "kernels/cuda/launch_batch", "kernels/cuda/launch_batchnorm",
+             "kernels/cuda/launch_product"],
     "absent": ["device/cuda_absent", "kernels/cuda_absent"],
 }
 # Device code: src/<name>.cu. The ops' kernels, and the link probe's.

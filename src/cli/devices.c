@@ -88,16 +88,76 @@ static ls_status open_devices(const ls_device_list *list, ls_device **device)
 static void print_pairs(const ls_topology *topology, ls_device *const *device)
 {
     const int n = topology->count;
-    printf("\npairs (from row to column):\n  %-24s", "");
+    printf("\npairs (from row to column):\n  %-28s", "");
     for (int b = 0; b < n; b++) printf(" %6d", b);
     for (int a = 0; a < n; a++) {
-        printf("\n  %3d %-20s", a, device[a]->name);
+        printf("\n  %3d %-24.24s", a, device[a]->name);
         for (int b = 0; b < n; b++) printf(" %6s", ls_pair_kind_name(topology->pair[a * n + b]));
     }
     printf("\n");
     for (int i = 0; i < n * n; i++)
         if (topology->reason[i] != NULL)
             printf("  %d -> %d is staged: %s\n", i / n, i % n, topology->reason[i]);
+}
+
+/* A figure with about three digits, or "-" where nothing was measured. */
+static void print_figure(double figure)
+{
+    if (figure > 0) printf(" %8.*f", figure < 10 ? 2 : figure < 100 ? 1 : 0, figure);
+    else printf(" %8s", "-");
+}
+
+/* The speed from rank a's device to rank b's, either of them -1 for the host. */
+static ls_cuda_speed speed_of(const ls_topology *topology, ls_device *const *device, int a, int b)
+{
+    ls_cuda_speed speed = { 0 };
+    if (a >= 0 && b >= 0) return topology->speed[a * topology->count + b];
+    if (a != b)
+        (void)ls_cuda_speed_of(a < 0 ? LS_CUDA_HOST : device[a]->ordinal,
+                               b < 0 ? LS_CUDA_HOST : device[b]->ordinal, &speed);
+    return speed;
+}
+
+static void print_speed_table(const ls_topology *topology, ls_device *const *device, bool us)
+{
+    const int n = topology->count;
+    printf("\n%s (from row to column):\n  %-28s %8s", us ? "us, a copy of 4 KiB" : "GB/s, copies",
+           "", "host");
+    for (int b = 0; b < n; b++) printf(" %8d", b);
+    for (int a = -1; a < n; a++) {
+        if (a < 0) printf("\n  %-28s", "    host");
+        else printf("\n  %3d %-24.24s", a, device[a]->name);
+        for (int b = -1; b < n; b++) {
+            const ls_cuda_speed speed = speed_of(topology, device, a, b);
+            print_figure(us ? speed.us : speed.gb_per_s);
+        }
+    }
+    printf("\n");
+}
+
+/* What the probe measured, if it did; host replicas have one memory and nothing to measure. */
+static ls_status print_speeds(const ls_topology *topology, ls_device *const *device)
+{
+    bool measured = false;
+    if (device[0]->kind != LS_DEVICE_CUDA) return LS_OK;
+    for (int a = -1; a < topology->count; a++)
+        for (int b = -1; b < topology->count; b++)
+            measured = measured || speed_of(topology, device, a, b).gb_per_s > 0;
+    if (measured) {
+        print_speed_table(topology, device, false);
+        print_speed_table(topology, device, true);
+        return LS_OK;
+    }
+    ls_cuda_facts facts;
+    LS_TRY(ls_cuda_facts_read(device[0]->ordinal, &facts));
+    printf("\nGB/s, us: unmeasured%s\n",
+           facts.is_virtual ? " (a virtual GPU's times say nothing)" : "");
+    return LS_OK;
+}
+
+static void print_ring(const ls_topology *topology)
+{
+    const int n = topology->count;
     printf("\nring: ");
     for (int i = 0; i < n; i++) printf("%d -> ", topology->ring[i]);
     printf("%d\n", topology->ring[0]);
@@ -115,9 +175,22 @@ static ls_status print_replicas(const ls_config *config, const ls_device_list *l
         printf("precisions  f32\n");
         status = print_memory_in_use(device, list->count);
     }
-    if (status == LS_OK) print_pairs(&topology, device);
+    if (status == LS_OK) {
+        print_pairs(&topology, device);
+        status = print_speeds(&topology, device);
+    }
+    if (status == LS_OK) print_ring(&topology);
     for (int r = 0; r < list->count; r++) ls_device_close(device[r]);
     return status;
+}
+
+static bool is_one_gpu(const ls_device_list *list)
+{
+    for (int r = 0; r < list->count; r++)
+        if (list->device[r].kind != LS_DEVICE_CUDA ||
+            list->device[r].ordinal != list->device[0].ordinal)
+            return false;
+    return true;
 }
 
 static ls_status run_devices(const ls_invocation *v, int *exit_code)
@@ -129,6 +202,8 @@ static ls_status run_devices(const ls_invocation *v, int *exit_code)
     ls_device_list list;
     /* Before the driver is asked for anything: several GPUs are probed by a child first. */
     const ls_status listed = ls_device_list_parse(config.devices, config.p2p, &list);
+    /* The pairs of several GPUs were measured as they were probed; one has a way to the host. */
+    if (listed == LS_OK && is_one_gpu(&list)) ls_cuda_probe(&list.device[0].ordinal, 1);
     printf("host        %d core%s; features %s\n", ls_core_count(),
            ls_core_count() == 1 ? "" : "s", ls_cpu_features());
     print_memory();
@@ -146,7 +221,8 @@ const ls_command ls_command_devices = {
     .about =
         "Prints the host's cores and features, the GPUs or why there is none, the kernels in use\n"
         "(LOCKSTEP_ISA=portable|avx2|avx512 forces a set), and for --devices LIST how each pair\n"
-        "of replicas exchanges bytes and, where it goes through the host, why; and the ring.\n",
+        "of replicas exchanges bytes and, where it goes through the host, why; how fast copies\n"
+        "between GPUs, and between GPU and host, were when they were probed; and the ring.\n",
     .takes = devices_options,
     .run = run_devices,
 };

@@ -43,7 +43,7 @@ typedef struct {
 
 static ls_cuda_context *context_of(const ls_device *device) { return device->implementation; }
 
-static CUstream handle_of(const ls_stream *stream)
+CUstream ls_cuda_stream_of(const ls_stream *stream)
 {
     return ((const cuda_stream *)stream->implementation)->handle;
 }
@@ -156,7 +156,7 @@ static ls_status stream_poll(ls_stream *stream, bool *idle)
 {
     ls_cuda_context *context = context_of(stream->device);
     LS_TRY(ls_cuda_context_enter(context));
-    const CUresult result = context->driver->stream_query(handle_of(stream));
+    const CUresult result = context->driver->stream_query(ls_cuda_stream_of(stream));
     *idle = result == CUDA_SUCCESS;
     if (result == CUDA_ERROR_NOT_READY) return LS_OK;
     return ls_cuda_check_at(__FILE__, __LINE__, context->driver, result,
@@ -171,7 +171,8 @@ static ls_status stream_wait(ls_stream *stream, ls_event *event)
         return ls_fail(LS_ERR_DEVICE, "a stream of %s cannot wait for an event of %s",
                        stream->device->name, event->device->name);
     LS_TRY(ls_cuda_context_enter(context));
-    return CALL(context, stream_wait_event, (handle_of(stream), event->implementation, 0),
+    return CALL(context, stream_wait_event,
+                (ls_cuda_stream_of(stream), event->implementation, 0),
                 "letting a stream wait for an event of %s", event->device->name);
 }
 
@@ -196,7 +197,7 @@ static ls_status event_record(ls_event *event, ls_stream *stream)
 {
     ls_cuda_context *context = context_of(stream->device);
     LS_TRY(ls_cuda_context_enter(context));
-    return CALL(context, event_record, (event->implementation, handle_of(stream)),
+    return CALL(context, event_record, (event->implementation, ls_cuda_stream_of(stream)),
                 "recording an event");
 }
 
@@ -284,7 +285,7 @@ static ls_status copy_peer(ls_cuda_context *context, CUstream stream, void *to, 
 static ls_status copy(ls_stream *stream, void *to, const void *from, size_t bytes, int direction)
 {
     ls_cuda_context *context = context_of(stream->device);
-    const CUstream handle = handle_of(stream);
+    const CUstream handle = ls_cuda_stream_of(stream);
     LS_TRY(ls_cuda_context_enter(context));
     switch (direction) {
     case LS_COPY_TO_DEVICE: return copy_to_device(context, handle, to, from, bytes);
@@ -302,9 +303,9 @@ static ls_status fill(ls_stream *stream, void *to, unsigned char value, size_t b
     LS_TRY(check_own(context, to, bytes, "filling"));
     if (((uintptr_t)to | bytes) % 4 == 0)
         return CALL(context, memset_d32,
-                    (address_of(to), value * 0x01010101u, bytes / 4, handle_of(stream)),
+                    (address_of(to), value * 0x01010101u, bytes / 4, ls_cuda_stream_of(stream)),
                     "filling %zu bytes", bytes);
-    return CALL(context, memset_d8, (address_of(to), value, bytes, handle_of(stream)),
+    return CALL(context, memset_d8, (address_of(to), value, bytes, ls_cuda_stream_of(stream)),
                 "filling %zu bytes", bytes);
 }
 
@@ -386,8 +387,8 @@ ls_status ls_cuda_launch(ls_stream *stream, const ls_cuda_launch_args *launch)
     memcpy(&argument, &launch->params, sizeof argument);
     LS_TRY(ls_cuda_context_enter(context));
     return CALL(context, launch,
-                (function, grid[0], grid[1], grid[2], launch->block, 1, 1, 0, handle_of(stream),
-                 &argument, NULL),
+                (function, grid[0], grid[1], grid[2], launch->block, 1, 1, 0,
+                 ls_cuda_stream_of(stream), &argument, NULL),
                 "launching %s, %u x %u x %u blocks of %u threads", launch->kernel, grid[0],
                 grid[1], grid[2], launch->block);
 }

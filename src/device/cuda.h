@@ -32,6 +32,7 @@ typedef struct {
     int multiprocessor_count;
     size_t memory_bytes;      /* all of it */
     bool time_limited;        /* kernels that run long are ended: a display is attached */
+    bool is_virtual;          /* by its name, it is tests/vgpu's: its times say nothing */
     char pci[16];             /* "0000:17:00.0", or "" */
     ls_pcie pcie;             /* how it is plugged in */
 } ls_cuda_facts;
@@ -43,9 +44,10 @@ LS_MUST_USE ls_status ls_cuda_used_bytes(ls_device *device, size_t *out);
 /* -- pairs ------------------------------------------------------------------------------------- */
 
 /* Probe every ordered pair of `count` GPUs (count 0: of all GPUs) in a child process, and remember
- * the verdicts. Peer access counts as absent where this was not called. Called before the driver
- * is needed here, so that what kills a process kills only the child. Blocks: at most 20 s.
- * A machine or build without a driver has nothing to probe. */
+ * the verdicts, and how fast copies between them and to and from the host are. Peer access counts
+ * as absent where this was not called. Called before the driver is needed here, so that what kills
+ * a process kills only the child. Blocks: at most 20 s. One GPU that is named has no pair, but a
+ * speed. A machine or build without a driver has nothing to probe. */
 void ls_cuda_probe(const int *ordinal, int count);
 
 /* May GPU `from` access the memory of GPU `to`? `*why_not`, valid for the life of the program, says
@@ -54,6 +56,17 @@ bool ls_cuda_pair_is_proven(int from, int to, const char **why_not);
 
 /* How fast the driver says a proven pair's link is, against this machine's others: 0 the best. */
 int ls_cuda_pair_rank(int from, int to);
+
+/* How fast copies are that the probe has measured. */
+typedef struct {
+    double gb_per_s; /* 10^9 bytes per second, of large ones */
+    double us;       /* microseconds, one of 4 KiB among others */
+} ls_cuda_speed;
+
+/* The speed from one GPU to another, or between a GPU and pinned memory of the host
+ * (LS_CUDA_HOST). False: it was not measured. */
+enum { LS_CUDA_HOST = -1 };
+bool ls_cuda_speed_of(int from, int to, ls_cuda_speed *out);
 
 /* With how many others GPU `ordinal` may have peer access at a time, as the probe found. */
 int ls_cuda_partner_max(int ordinal);

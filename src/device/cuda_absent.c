@@ -51,6 +51,14 @@ int ls_cuda_pair_rank(int from, int to)
     return 0;
 }
 
+bool ls_cuda_speed_of(int from, int to, ls_cuda_speed *out)
+{
+    (void)from;
+    (void)to;
+    *out = (ls_cuda_speed){ 0 };
+    return false;
+}
+
 int ls_cuda_partner_max(int ordinal)
 {
     (void)ordinal;

@@ -18,6 +18,7 @@
 
 #include "device/cuda_driver.h"
 #include "device/cuda_module.h"
+#include "device/device.h"
 #include "status.h"
 
 enum { LS_CUDA_GPU_MAX = 64 }; /* GPUs that are told apart; machines have up to 16 */
@@ -44,6 +45,9 @@ void ls_cuda_context_release(ls_cuda_context *context);
 
 /* Make it the calling thread's: before driver calls that work on a context. Errors: DEVICE. */
 LS_MUST_USE ls_status ls_cuda_context_enter(const ls_cuda_context *context);
+
+/* The driver's stream behind a CUDA device's (cuda.c). */
+CUstream ls_cuda_stream_of(const ls_stream *stream);
 
 /* Load the images and find the kernels `name`, [count], in them; both borrowed until the context
  * ends. Once per context: another call with the same names does nothing. Errors: as

@@ -34,6 +34,13 @@ static ls_pcie read_pcie(const char *address)
     return ls_pcie_read(folder);
 }
 
+/* tests/vgpu says in the name of its GPUs what they are. */
+static bool is_name_of_a_virtual_gpu(const char *name)
+{
+    static const char begin[] = "Virtual GPU";
+    return strncmp(name, begin, sizeof begin - 1) == 0;
+}
+
 /* Everything about `device`, called `name` in messages. */
 static ls_status read_facts(const ls_cuda_driver *driver, const char *name, CUdevice device,
                             ls_cuda_facts *out)
@@ -55,6 +62,7 @@ static ls_status read_facts(const ls_cuda_driver *driver, const char *name, CUde
     out->time_limited = limited != 0;
     LS_TRY(LS_CUDA(driver, name, device_name, (out->name, (int)sizeof out->name, device),
                    "asking for the GPU's name"));
+    out->is_virtual = is_name_of_a_virtual_gpu(out->name);
     LS_TRY(LS_CUDA(driver, name, device_total_mem, (&out->memory_bytes, device),
                    "asking for the GPU's memory"));
     /* A container may hide the bus; the rest is worth telling without it. */

@@ -62,6 +62,7 @@ static struct {
         int rank;
         char why_not[WHY_BYTES];
     } pair[GPU_MAX][GPU_MAX];
+    ls_cuda_speed speed[GPU_MAX + 1][GPU_MAX + 1]; /* [from][to], GPU_MAX the host; 0: unknown */
     int partner_max[GPU_MAX];       /* 0: no limit was found */
 } learned;
 
@@ -182,7 +183,7 @@ static void refuse(const progress *p, int pair, const char *why)
     (void)snprintf(learned.pair[from][to].why_not, WHY_BYTES, "%s", why);
 }
 
-static void accept(const progress *p, int pair, int rank)
+static void accept(const progress *p, int pair, int rank, ls_cuda_speed speed)
 {
     int from = 0, to = 0;
     ls_cuda_probe_pair_at(pair, p->gpu_count, &from, &to);
@@ -191,6 +192,21 @@ static void accept(const progress *p, int pair, int rank)
     learned.pair[from][to].known = true;
     learned.pair[from][to].proven = true;
     learned.pair[from][to].rank = rank;
+    learned.speed[from][to] = speed;
+}
+
+/* "host 2 55.1 8.0 53.2 9.1" */
+static bool read_host(const char *line)
+{
+    int gpu = -1;
+    ls_cuda_speed down, up;
+    if (sscanf(line, "host %d %lf %lf %lf %lf", &gpu, &down.gb_per_s, &down.us, &up.gb_per_s,
+               &up.us) != 5)
+        return false;
+    if (gpu < 0 || gpu >= GPU_MAX) return false;
+    learned.speed[gpu][GPU_MAX] = down;
+    learned.speed[GPU_MAX][gpu] = up;
+    return true;
 }
 
 static void read_gpus(progress *p, const char *list)
@@ -207,6 +223,7 @@ static void read_gpus(progress *p, const char *list)
 static bool read_line(progress *p, const char *line)
 {
     int pair = 0, value = 0, at = 0;
+    ls_cuda_speed speed = { 0 };
     if (strncmp(line, "gpus", 4) == 0) {
         read_gpus(p, line + 4);
         return true;
@@ -219,11 +236,13 @@ static bool read_line(progress *p, const char *line)
         if (pair >= 0 && pair < GPU_MAX) learned.partner_max[pair] = value;
         return true;
     }
+    if (strncmp(line, "host", 4) == 0) return read_host(line);
     const bool tries = sscanf(line, "try %d", &pair) == 1;
-    const bool works = !tries && sscanf(line, "yes %d %d", &pair, &value) == 2;
+    const bool works = !tries && sscanf(line, "yes %d %d %lf %lf", &pair, &value, &speed.gb_per_s,
+                                        &speed.us) == 4;
     if (!tries && !works && (sscanf(line, "no %d %n", &pair, &at) != 1 || at == 0)) return false;
     if (pair < 0 || pair >= ls_cuda_probe_pair_count(p->gpu_count)) return false;
-    if (works) accept(p, pair, value);
+    if (works) accept(p, pair, value, speed);
     else if (!tries) refuse(p, pair, line + at);
     p->trying = tries ? pair : -1;
     p->next = tries ? pair : pair + 1;
@@ -264,6 +283,8 @@ static bool write_list(const int *ordinal, int count, char *list, size_t bytes)
         (void)snprintf(list, bytes, "all");
         return !learned.all;
     }
+    if (count == 1)
+        known = ordinal[0] >= GPU_MAX || learned.speed[ordinal[0]][GPU_MAX].gb_per_s > 0;
     for (int i = 0; i < count; i++) {
         if (ordinal[i] < 0 || ordinal[i] >= GPU_MAX) return false; /* there is none such */
         const int wrote = snprintf(list + used, bytes - used, i > 0 ? ",%d" : "%d", ordinal[i]);
@@ -278,7 +299,7 @@ static bool write_list(const int *ordinal, int count, char *list, size_t bytes)
 void ls_cuda_probe(const int *ordinal, int count)
 {
     char list[4 * GPU_MAX + 8];
-    if (count == 1 || count > GPU_MAX || !write_list(ordinal, count, list, sizeof list)) return;
+    if (count > GPU_MAX || !write_list(ordinal, count, list, sizeof list)) return;
     if (!ls_cuda_driver_is_there()) return;
     progress p = { .gpu_count = -1, .trying = -1 };
     const double deadline = ls_clock() + PROBE_SECONDS;
@@ -306,6 +327,15 @@ bool ls_cuda_pair_is_proven(int from, int to, const char **why_not)
 int ls_cuda_pair_rank(int from, int to)
 {
     return learned.pair[from][to].rank;
+}
+
+bool ls_cuda_speed_of(int from, int to, ls_cuda_speed *out)
+{
+    const int a = from == LS_CUDA_HOST ? GPU_MAX : from, b = to == LS_CUDA_HOST ? GPU_MAX : to;
+    *out = (ls_cuda_speed){ 0 };
+    if (a < 0 || a > GPU_MAX || b < 0 || b > GPU_MAX) return false;
+    *out = learned.speed[a][b];
+    return out->gb_per_s > 0;
 }
 
 int ls_cuda_partner_max(int ordinal)

@@ -20,6 +20,10 @@
  * What the driver says of a pair (cuDeviceCanAccessPeer, the attribute that access is supported) is
  * asked first; a pair that it denies is not tried.
  *
+ * A pair that holds is measured as well, and so is each GPU's way to the host and back, on areas of
+ * their own (cuda_speed.c): not on a virtual GPU, whose times say nothing, not where its memory is
+ * full, and not once MEASURE_SECONDS have passed, since verdicts matter more than figures.
+ *
  * Access to all b of one a stays enabled while a's pairs are probed, so that a limit on their
  * number shows itself: when the driver says "too many", the number is told, all are disabled, and
  * it goes on.
@@ -35,10 +39,11 @@
 #include "device/cuda.h"
 #include "device/cuda_context.h"
 #include "device/cuda_driver.h"
+#include "device/cuda_speed.h"
 #include "device/probe.h"
 #include "philox.h"
 
-enum { AREA_BYTES = 16384, PAIR_SECONDS = 5, GRID_BLOCKS = 4 };
+enum { AREA_BYTES = 16384, PAIR_SECONDS = 5, MEASURE_SECONDS = 8, GRID_BLOCKS = 4 };
 
 /* What is moved: whole words, an unaligned tail, and a few bytes at an odd place. */
 static const struct {
@@ -61,7 +66,16 @@ typedef struct {
     ls_stream stream;
     unsigned char *area; /* [AREA_BYTES] on the GPU */
     unsigned char *host; /* [AREA_BYTES] pinned */
+    void *large;         /* [LS_CUDA_SPEED_BYTES] on the GPU; NULL: it is not to be measured */
 } side;
+
+/* Seconds on the monotonic clock. */
+static double clock_seconds(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
 
 static ls_status fill_side(side *s, int ordinal)
 {
@@ -76,31 +90,51 @@ static ls_status fill_side(side *s, int ordinal)
     return LS_OK;
 }
 
-static ls_status open_side(side *s, int ordinal)
+/* Between the GPU and the host, if it can be measured: a large area and as much pinned memory are
+ * wanted, and what is short of memory goes without. */
+static ls_status measure_host(FILE *out, side *s, int ordinal)
+{
+    ls_cuda_facts facts;
+    ls_cuda_speed down, up;
+    void *large = NULL, *host = NULL;
+    LS_TRY(ls_cuda_facts_read(ordinal, &facts));
+    if (facts.is_virtual) return LS_OK;
+    ls_status status = ls_device_alloc(s->device, LS_CUDA_SPEED_BYTES, &large);
+    if (status == LS_OK) status = ls_pinned_alloc(s->device, LS_CUDA_SPEED_BYTES, &host);
+    if (status == LS_ERR_MEMORY) {
+        ls_device_release(s->device, large);
+        return LS_OK;
+    }
+    LS_TRY(status);
+    LS_TRY(ls_cuda_speed_measure(&s->stream, &(ls_cuda_course){
+        .to = host, .from = large, .direction = LS_COPY_TO_HOST }, &down));
+    LS_TRY(ls_cuda_speed_measure(&s->stream, &(ls_cuda_course){
+        .to = large, .from = host, .direction = LS_COPY_TO_DEVICE }, &up));
+    ls_pinned_release(s->device, host);
+    s->large = large;
+    (void)fprintf(out, "host %d %.9g %.9g %.9g %.9g\n", ordinal, down.gb_per_s, down.us,
+                  up.gb_per_s, up.us);
+    return LS_OK;
+}
+
+static ls_status open_side(FILE *out, side *s, int ordinal)
 {
     if (!s->tried) {
         s->tried = true;
-        s->open = fill_side(s, ordinal) == LS_OK;
+        ls_status status = fill_side(s, ordinal);
+        if (status == LS_OK) status = measure_host(out, s, ordinal);
+        s->open = status == LS_OK;
         if (!s->open) (void)snprintf(s->why_not, sizeof s->why_not, "%s", ls_last_error());
     }
     return s->open ? LS_OK : ls_fail(LS_ERR_DEVICE, "%s", s->why_not);
 }
 
-/* Seconds on the monotonic clock. */
-static double clock_seconds(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
-/* Wait until the side's stream is idle, but not for long. */
-static ls_status settle(side *s)
+ls_status ls_cuda_probe_settle(ls_stream *stream)
 {
     const double deadline = clock_seconds() + PAIR_SECONDS;
     for (;;) {
         bool idle = false;
-        LS_TRY(ls_stream_poll(&s->stream, &idle));
+        LS_TRY(ls_stream_poll(stream, &idle));
         if (idle) return LS_OK;
         if (clock_seconds() > deadline)
             return ls_fail(LS_ERR_TIMEOUT, "not finished after %d s", PAIR_SECONDS);
@@ -125,7 +159,7 @@ static ls_status upload(side *s, const unsigned char *area, unsigned char comple
 {
     for (size_t i = 0; i < AREA_BYTES; i++) s->host[i] = (unsigned char)(area[i] ^ complement);
     LS_TRY(ls_copy_to_device(&s->stream, s->area, s->host, AREA_BYTES));
-    return settle(s);
+    return ls_cuda_probe_settle(&s->stream);
 }
 
 /* Move the spans from one side's area to the other's, by work of `a`. */
@@ -143,7 +177,7 @@ static ls_status move(side *a, const unsigned char *from, unsigned char *to, int
         LS_TRY(way == BY_COPY ? ls_copy_peer(&a->stream, params.to, params.from, SPANS[i].bytes)
                               : ls_cuda_launch(&a->stream, &launch));
     }
-    return settle(a);
+    return ls_cuda_probe_settle(&a->stream);
 }
 
 static bool is_in_a_span(size_t place)
@@ -157,7 +191,7 @@ static bool is_in_a_span(size_t place)
 static ls_status verify(side *target, const unsigned char *area, int way)
 {
     LS_TRY(ls_copy_to_host(&target->stream, target->host, target->area, AREA_BYTES));
-    LS_TRY(settle(target));
+    LS_TRY(ls_cuda_probe_settle(&target->stream));
     size_t wrong = 0, first = 0;
     for (size_t i = AREA_BYTES; i-- > 0;) {
         const unsigned char want = (unsigned char)(area[i] ^ (is_in_a_span(i) ? 0x00 : 0xFF));
@@ -209,6 +243,15 @@ static ls_status enable(FILE *out, ls_cuda_context *a, ls_cuda_context *b)
     return ls_cuda_context_reach(a, b); /* enabled already is as good */
 }
 
+/* How fast the pair is; nothing where it is not to be measured. */
+static ls_status measure_pair(side *a, side *b, double measure_until, ls_cuda_speed *out)
+{
+    *out = (ls_cuda_speed){ 0 };
+    if (a->large == NULL || b->large == NULL || clock_seconds() > measure_until) return LS_OK;
+    return ls_cuda_speed_measure(&a->stream, &(ls_cuda_course){
+        .to = b->large, .from = a->large, .direction = LS_COPY_PEER }, out);
+}
+
 static ls_status probe_pair(FILE *out, side *a, side *b, int pair, int *rank)
 {
     ls_cuda_context *from = a->device->implementation, *to = b->device->implementation;
@@ -227,6 +270,7 @@ static bool is_useless(side *s)
 
 static int probe_pairs(FILE *out, side *all, const int *ordinal, int count, int first)
 {
+    const double measure_until = clock_seconds() + MEASURE_SECONDS;
     int last_from = -1;
     for (int pair = first; pair < ls_cuda_probe_pair_count(count); pair++) {
         int from = 0, to = 0, rank = 0;
@@ -236,10 +280,13 @@ static int probe_pairs(FILE *out, side *all, const int *ordinal, int count, int 
         last_from = from;
         (void)fprintf(out, "try %d\n", pair);
         side *a = &all[from], *b = &all[to];
-        ls_status status = open_side(a, ordinal[from]);
-        if (status == LS_OK) status = open_side(b, ordinal[to]);
+        ls_cuda_speed speed = { 0 };
+        ls_status status = open_side(out, a, ordinal[from]);
+        if (status == LS_OK) status = open_side(out, b, ordinal[to]);
         if (status == LS_OK) status = probe_pair(out, a, b, pair, &rank);
-        if (status == LS_OK) (void)fprintf(out, "yes %d %d\n", pair, rank);
+        if (status == LS_OK) status = measure_pair(a, b, measure_until, &speed);
+        if (status == LS_OK)
+            (void)fprintf(out, "yes %d %d %.9g %.9g\n", pair, rank, speed.gb_per_s, speed.us);
         else (void)fprintf(out, "no %d %.300s\n", pair, ls_last_error());
         if (status != LS_OK && (is_useless(a) || is_useless(b))) return 1;
     }
@@ -279,12 +326,11 @@ int ls_cuda_probe_run(const char *request)
     (void)fprintf(out, "gpus");
     for (int i = 0; i < count; i++) (void)fprintf(out, " %d", ordinal[i]);
     (void)fprintf(out, "\n");
-    if (count < 2) {
-        (void)fprintf(out, "end\n");
-        return 0;
-    }
-    side *all = calloc((size_t)count, sizeof *all);
+    side *all = calloc((size_t)count + 1, sizeof *all);
     if (all == NULL) return 1;
+    /* One GPU is of interest only where somebody names it, to hear of its way to the host. */
+    if (count == 1 && strcmp(at + 1, "all") != 0 && open_side(out, &all[0], ordinal[0]) != LS_OK)
+        return 1;
     /* What was opened goes with the process: releasing it could wait for what hangs. */
     return probe_pairs(out, all, ordinal, count, first);
 }

@@ -22,7 +22,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "device/cuda.h"
 #include "nearest.h"
 
 enum { NUMBER_MAX = 9999 }; /* far beyond every machine, and ten times it fits an int */
@@ -300,6 +299,16 @@ static void limit_partners(ls_topology *topology, ls_device *const *device)
         if (dropped[i]) topology->reason[i] = "one of them has as many partners as it can";
 }
 
+static void note_speeds(ls_topology *topology, ls_device *const *device)
+{
+    const int count = topology->count;
+    for (int i = 0; i < count * count; i++) {
+        const ls_device *a = device[i / count], *b = device[i % count];
+        if (topology->pair[i] == LS_PAIR_PEER && a->kind == LS_DEVICE_CUDA)
+            (void)ls_cuda_speed_of(a->ordinal, b->ordinal, &topology->speed[i]);
+    }
+}
+
 ls_status ls_topology_init(ls_topology *topology, ls_device *const *device, int count, ls_p2p p2p)
 {
     assert(1 <= count && count <= LS_WORLD_MAX);
@@ -314,6 +323,7 @@ ls_status ls_topology_init(ls_topology *topology, ls_device *const *device, int 
     ls_ring_choose(topology->pair, rank, count, topology->ring);
     assert(ls_ring_is_whole(topology->ring, count));
     limit_partners(topology, device);
+    note_speeds(topology, device);
     for (int i = 0; i < count * count && p2p == LS_P2P_ON; i++)
         if (topology->pair[i] == LS_PAIR_STAGED)
             return ls_fail(LS_ERR_DEVICE, "--p2p on: %s cannot reach %s directly: %s",

@@ -6,6 +6,7 @@
 #ifndef LS_DEVICE_TOPOLOGY_H
 #define LS_DEVICE_TOPOLOGY_H
 
+#include "device/cuda.h"
 #include "device/device.h"
 #include "numerics.h"
 
@@ -45,11 +46,13 @@ LS_MUST_USE ls_status ls_device_open(const ls_device_choice *choice, int thread_
 
 /* pair[a * count + b]: how bytes get from rank a's device to rank b's. Row-major, [count, count].
  * reason[a * count + b]: why that is STAGED, for the life of the program; NULL where it is not.
+ * speed[a * count + b]: of copies on a PEER pair of GPUs; all zero where it was not measured.
  * ring[i]: the rank at place i of the ring; a permutation that starts with 0. */
 typedef struct {
     int count;
     ls_pair_kind pair[LS_WORLD_MAX * LS_WORLD_MAX];
     const char *reason[LS_WORLD_MAX * LS_WORLD_MAX];
+    ls_cuda_speed speed[LS_WORLD_MAX * LS_WORLD_MAX];
     int ring[LS_WORLD_MAX];
 } ls_topology;
 

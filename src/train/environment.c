@@ -56,10 +56,11 @@ static void write_machine(ls_json_writer *json)
     write_text(json, "load", load);
 }
 
-/* Each rank's device, and the kind of every pair of different ranks. */
+/* Each rank's device; the kind of every pair of different ranks and, where the probe of the links
+ * has measured it, its speed. */
 static void write_devices(ls_json_writer *json, const ls_run *run)
 {
-    char pair[64];
+    char pair[96];
     ls_json_write_key(json, "devices");
     ls_json_write_open(json, '[');
     for (int r = 0; r < run->world_size; r++)
@@ -70,8 +71,13 @@ static void write_devices(ls_json_writer *json, const ls_run *run)
     for (int a = 0; a < run->world_size; a++)
         for (int b = 0; b < run->world_size; b++) {
             if (a == b) continue;
-            snprintf(pair, sizeof pair, "%d->%d %s", a, b,
-                     ls_pair_kind_name(run->topology.pair[a * run->world_size + b]));
+            const int i = a * run->world_size + b;
+            const ls_cuda_speed *speed = &run->topology.speed[i];
+            const int used = snprintf(pair, sizeof pair, "%d->%d %s", a, b,
+                                      ls_pair_kind_name(run->topology.pair[i]));
+            if (speed->gb_per_s > 0)
+                snprintf(pair + used, sizeof pair - (size_t)used, " %.3g GB/s %.3g us",
+                         speed->gb_per_s, speed->us);
             ls_json_write_string(json, pair);
         }
     ls_json_write_close(json, ']');
@@ -91,7 +97,6 @@ ls_status ls_environment_text(const ls_run *run, char **text)
     write_count(&json, "global_batch", run->config.global_batch);
     write_text(&json, "allreduce", ls_comm_reason(run->comm));
     write_text(&json, "device_reason", run->list.reason);
-    write_text(&json, "gpu", "none in this build");
     write_machine(&json);
     write_devices(&json, run);
     ls_json_write_close(&json, '}');

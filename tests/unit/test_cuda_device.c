@@ -714,8 +714,8 @@ __attribute__((constructor(101))) static void be_another_child(void)
         (void)fflush(out);
         if (pair == 0 && strcmp(script, "dies") == 0) (void)raise(SIGKILL);
         if (pair == 0 && strcmp(script, "ends") == 0) _Exit(3);
-        if (pair == 0 && strcmp(script, "raves") == 0) (void)fprintf(out, "yes 17 0\n");
-        (void)fprintf(out, "yes %d 0\n", pair);
+        if (pair == 0 && strcmp(script, "raves") == 0) (void)fprintf(out, "yes 17 0 0 0\n");
+        (void)fprintf(out, "yes %d 0 0 0\n", pair);
     }
     (void)fprintf(out, "end\n");
     (void)fflush(out);
@@ -853,6 +853,105 @@ static void test_help_version_and_host_lists_leave_the_driver_alone(void **state
     assert_null(strstr(output, "libcuda"));
     run_program("LD_DEBUG=files", "devices", output, sizeof output);
     assert_non_null(strstr(output, "libcuda.so.1")); /* or the tests above see nothing */
+}
+
+/* Row `row` and column `column` (0: the host) of the table that begins with `title`; -1: none. */
+static double figure_at(const char *output, const char *title, const char *row, int column)
+{
+    const char *at = strstr(output, title);
+    if (at != NULL) at = strstr(at, row);
+    if (at == NULL) return -1;
+    at += strlen(row);
+    for (; column > 0; column--) {
+        while (*at == ' ') at++;
+        at += strcspn(at, " \n");
+    }
+    char *end = NULL;
+    const double figure = strtod(at, &end);
+    return end != at && (*end == ' ' || *end == '\n') ? figure : -1;
+}
+
+static void test_devices_measures_links_and_finds_a_slow_one(void **state)
+{
+    (void)state;
+    need_virtual_driver();
+    static char output[1 << 16];
+    run_program("LOCKSTEP_VGPU_NAME='Test GPU' LOCKSTEP_VGPU_LINKS=0\\>1:slow=3000", "devices",
+                output, sizeof output);
+    const double us = figure_at(output, "us, a copy", "0 cuda:0 Test GPU", 2);
+    const double gb_per_s = figure_at(output, "GB/s, copies", "0 cuda:0 Test GPU", 2);
+    bool holds = us >= 3000 && gb_per_s > 0 && gb_per_s < 11.3; /* 32 MiB in 3 ms: 11.2 */
+    static const struct {
+        const char *row;
+        int column;
+    } cell[] = { { "\n      host ", 1 }, { "\n      host ", 2 }, { "0 cuda:0 Test GPU", 0 },
+                 { "1 cuda:1 Test GPU", 0 }, { "1 cuda:1 Test GPU", 1 } };
+    for (size_t i = 0; i < sizeof cell / sizeof cell[0]; i++) {
+        holds = holds && figure_at(output, "GB/s, copies", cell[i].row, cell[i].column) > 0;
+        holds = holds && figure_at(output, "us, a copy", cell[i].row, cell[i].column) > 0;
+    }
+    if (holds) return;
+    (void)fprintf(stderr, "%s\n", output);
+    fail();
+}
+
+static void test_one_gpu_has_a_way_to_the_host(void **state)
+{
+    (void)state;
+    need_virtual_driver();
+    static char output[1 << 16];
+    static const char *const list[] = { "devices --devices cuda:1", "devices --devices cuda:1*2" };
+    for (int i = 0; i < 2; i++) {
+        run_program("LOCKSTEP_VGPU_NAME='Test GPU'", list[i], output, sizeof output);
+        assert_true(figure_at(output, "GB/s, copies", "0 cuda:1 Test GPU", 0) > 0);
+        assert_true(figure_at(output, "us, a copy", "\n      host ", 1) > 0);
+    }
+}
+
+static void test_what_cannot_be_measured_is_called_so(void **state)
+{
+    (void)state;
+    need_virtual_driver();
+    static char output[1 << 16];
+    run_program("", "devices", output, sizeof output);
+    assert_non_null(strstr(output, "GB/s, us: unmeasured (a virtual GPU's times say nothing)\n"));
+    run_program("LOCKSTEP_VGPU_NAME=Test", "devices --p2p off", output, sizeof output);
+    assert_non_null(strstr(output, "GB/s, us: unmeasured\n"));
+    /* too little memory for a large copy, on GPU or host: the pair is proven all the same */
+    run_program("LOCKSTEP_VGPU_NAME=Test LOCKSTEP_VGPU_MEMORY=24M", "devices", output,
+                sizeof output);
+    assert_non_null(strstr(output, "0 -> 1 -> 0"));
+    assert_non_null(strstr(output, "GB/s, us: unmeasured\n"));
+    assert_null(strstr(output, "is staged"));
+    run_program("LOCKSTEP_VGPU_NAME=Test LOCKSTEP_VGPU_PINNED=24M", "devices", output,
+                sizeof output);
+    assert_non_null(strstr(output, "GB/s, us: unmeasured\n"));
+    assert_null(strstr(output, "is staged"));
+}
+
+/* The probe's own bytes arrive over this link; the larger copies that follow do not. */
+static void test_a_link_that_fails_while_it_is_measured_is_staged(void **state)
+{
+    (void)state;
+    need_virtual_driver();
+    static char output[1 << 16];
+    run_program("LOCKSTEP_VGPU_NAME=Test LOCKSTEP_VGPU_LINKS=0\\>1:hang@40", "devices", output,
+                sizeof output);
+    assert_non_null(strstr(output, "0 -> 1 is staged: not finished after 5 s\n"));
+    assert_null(strstr(output, "1 -> 0 is staged"));
+    run_program("LOCKSTEP_VGPU_NAME=Test LOCKSTEP_VGPU_FAIL=cuEventElapsedTime@1=999", "devices",
+                output, sizeof output);
+    assert_non_null(strstr(output, "0 -> 1 is staged: cuda:0: cuEventElapsedTime failed while "
+                                   "asking how long copies took"));
+}
+
+static void test_devices_says_how_much_memory_others_use(void **state)
+{
+    (void)state;
+    need_virtual_driver();
+    static char output[1 << 16];
+    run_program("LOCKSTEP_VGPU_OTHERS=384M", "devices", output, sizeof output);
+    assert_non_null(strstr(output, "in use      cuda:0 384.0 MiB, by others"));
 }
 
 static void test_only_the_gpus_that_were_chosen_are_opened(void **state)
@@ -1016,6 +1115,11 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_pairs_that_were_not_probed_are_staged),
         cmocka_unit_test(test_a_gpu_reaches_another_once_access_is_enabled),
         cmocka_unit_test(test_help_version_and_host_lists_leave_the_driver_alone),
+        cmocka_unit_test(test_devices_measures_links_and_finds_a_slow_one),
+        cmocka_unit_test(test_one_gpu_has_a_way_to_the_host),
+        cmocka_unit_test(test_what_cannot_be_measured_is_called_so),
+        cmocka_unit_test(test_a_link_that_fails_while_it_is_measured_is_staged),
+        cmocka_unit_test(test_devices_says_how_much_memory_others_use),
         cmocka_unit_test(test_only_the_gpus_that_were_chosen_are_opened),
         cmocka_unit_test(test_a_failure_of_any_call_ends_in_an_error_that_names_it),
     };
