@@ -27,7 +27,7 @@ SOURCES = {
     "device": "device host pcie ring_order topology",
     "kernels": "fold kernels row_merge",
     "kernels/reference": ("activation arena batch_sum batchnorm conv decode dropout gemm loss "
-                          "pool shard_sums table whole"),
+                          "pool shard_sums table tensors whole"),
     "collectives": ("all_reduce bucket comm comm_create gather ledger link overdue "
                     "reduce_direct reduce_ring rendezvous ring ring_describe tree"),
     "io": ("checkpoint checkpoint_header csv data_file dataset dataset_cifar10 dataset_csv "
@@ -43,7 +43,7 @@ SOURCES = {
 }
 # One micro-kernel source per op, compiled once per instruction set (src/kernels/host/host.h).
 HOST_KERNELS = ("activation arena batch_sum batchnorm batchnorm_sums conv decode dropout gemm "
-                "loss patch peak pool product table tile weight_gradient whole")
+                "loss patch peak pool product table tensors tile weight_gradient whole")
 # A build links one of these: what chooses the table at run time, and the sets it chooses among.
 HOST_TABLES = {
     "x86_64": ("cpu", ["portable", "avx2", "avx512"]),
@@ -55,13 +55,13 @@ GPU_SOURCES = {
              "device/cuda_module", "device/cuda_probe", "device/cuda_probe_child",
              "device/cuda_speed", "kernels/cuda/launch", "kernels/cuda/launch_arena",
              "kernels/cuda/launch_batch", "kernels/cuda/launch_batchnorm",
-             "kernels/cuda/launch_product"],
+             "kernels/cuda/launch_elements", "kernels/cuda/launch_product"],
     "absent": ["device/cuda_absent", "kernels/cuda_absent"],
 }
 # Device code: src/<name>.cu. The ops' kernels, and the link probe's.
 CUDA_KERNELS = [f"kernels/cuda/{name}" for name in (
-    "activation arena batch_sum conv decode gemm loss pool shard_sums weight_gradient "
-    "whole").split()]
+    "activation arena batch_sum conv decode dropout gemm loss pool shard_sums tensors "
+    "weight_gradient whole").split()]
 CUDA_PROBE = "device/probe"
 # What src/embed.S includes.
 EMBEDDED = [

@@ -16,11 +16,11 @@
  *   LEAKY_RELU  x > 0 ? x : slope * x                 dx = x > 0 ? dy : slope * dy
  *   SIGMOID     s(x), below                           dx = dy * (y * (1 - y))
  *   TANH        tanh x                                dx = dy * (1 - y * y)
- *   GELU        x * P, P = 0.5 * (1 + erf(x / sqrt 2))   dx = dy * fmaf(x, density(x), P)
+ *   GELU        x * P, P = 0.5 * (1 + erf(x * r))    dx = dy * fmaf(x, density(x), P)
  *   SILU        x * s(x)                              dx = dy * (s * fmaf(x, 1 - s, 1)), s = s(x)
- * s(x) = 1 / (1 + exp(-x)), for x < 0 as e / (1 + e) with e = exp(x); density(x) =
- * (float)(1 / sqrt(2 pi)) * exp(-0.5 * x * x). RELU, SIGMOID and TANH derive from y, the others
- * from x. A NaN passes. */
+ * s(x) = 1 / (1 + exp(-x)), for x < 0 as e / (1 + e) with e = exp(x); r = (float)(1 / sqrt 2);
+ * density(x) = (float)(1 / sqrt(2 pi)) * exp(-0.5 * x * x), products from the left. RELU, SIGMOID
+ * and TANH derive from y, the others from x. A NaN passes. */
 typedef enum {
     LS_ACTIVATION_RELU,
     LS_ACTIVATION_LEAKY_RELU,
@@ -140,8 +140,6 @@ typedef struct {
     X(multiply)                                                                                   \
     X(copy_columns)                                                                               \
     X(pad)                                                                                        \
-    X(narrow)                                                                                     \
-    X(widen)                                                                                      \
     X(decode)
 
 #endif

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/activation.h"
 #include "kernels/cuda/table.h"
 #include "kernels/host/host.h"
 
@@ -210,22 +211,28 @@ ls_status ls_batch_sum(ls_stream *stream, const ls_batch_sum_args *args)
 
 static ls_status check_pool(const char *op, const ls_pool_shape *shape)
 {
+    if (shape->channels == 0) return ls_fail(LS_ERR_ARGUMENT, "%s: 0 channels", op);
     LS_TRY(check_window(op, "height", shape->height, shape->window_height, shape->stride_height,
                         shape->pad_top, shape->out_height));
-    LS_TRY(check_window(op, "width", shape->width, shape->window_width, shape->stride_width,
-                        shape->pad_left, shape->out_width));
-    if (shape->channels == 0 || shape->window_height > 256 || shape->window_width > 256 ||
+    return check_window(op, "width", shape->width, shape->window_width, shape->stride_width,
+                        shape->pad_left, shape->out_width);
+}
+
+/* `place` has 8 bits. */
+static ls_status check_max_pool(const char *op, const ls_pool_shape *shape)
+{
+    LS_TRY(check_pool(op, shape));
+    if (shape->window_height > 256 || shape->window_width > 256 ||
         shape->window_height * shape->window_width > 256) {
-        return ls_fail(LS_ERR_ARGUMENT, "%s: %zu channels, a window of %zu x %zu: want at least 1, "
-                       "and at most 256 places",
-                       op, shape->channels, shape->window_height, shape->window_width);
+        return ls_fail(LS_ERR_ARGUMENT, "%s: a window of %zu x %zu: want at most 256 places", op,
+                       shape->window_height, shape->window_width);
     }
     return LS_OK;
 }
 
 ls_status ls_max_pool(ls_stream *stream, const ls_max_pool_args *args)
 {
-    LS_TRY(check_pool("max_pool", &args->shape));
+    LS_TRY(check_max_pool("max_pool", &args->shape));
     CHECK_POINTER("max_pool", args->shape.samples > 0, x);
     CHECK_POINTER("max_pool", args->shape.samples > 0, y);
     CHECK_POINTER("max_pool", args->shape.samples > 0, place);
@@ -234,28 +241,56 @@ ls_status ls_max_pool(ls_stream *stream, const ls_max_pool_args *args)
 
 ls_status ls_max_pool_gradient(ls_stream *stream, const ls_max_pool_gradient_args *args)
 {
-    LS_TRY(check_pool("max_pool_gradient", &args->shape));
+    LS_TRY(check_max_pool("max_pool_gradient", &args->shape));
     CHECK_POINTER("max_pool_gradient", args->shape.samples > 0, dy);
     CHECK_POINTER("max_pool_gradient", args->shape.samples > 0, place);
     CHECK_POINTER("max_pool_gradient", args->shape.samples > 0, dx);
     return enqueued(stream, kernels_of(stream)->max_pool_gradient(stream, args));
 }
 
-ls_status ls_relu(ls_stream *stream, const ls_relu_args *args)
+ls_status ls_average_pool(ls_stream *stream, const ls_average_pool_args *args)
 {
-    CHECK_POINTER("relu", args->count > 0, x);
-    CHECK_POINTER("relu", args->count > 0, y);
-    LS_TRY(check_in_place("relu", args->count, args->y, args->x));
-    return enqueued(stream, kernels_of(stream)->relu(stream, args));
+    LS_TRY(check_pool("average_pool", &args->shape));
+    CHECK_POINTER("average_pool", args->shape.samples > 0, x);
+    CHECK_POINTER("average_pool", args->shape.samples > 0, y);
+    return enqueued(stream, kernels_of(stream)->average_pool(stream, args));
 }
 
-ls_status ls_relu_gradient(ls_stream *stream, const ls_relu_gradient_args *args)
+ls_status ls_average_pool_gradient(ls_stream *stream, const ls_average_pool_gradient_args *args)
 {
-    CHECK_POINTER("relu_gradient", args->count > 0, y);
-    CHECK_POINTER("relu_gradient", args->count > 0, dy);
-    CHECK_POINTER("relu_gradient", args->count > 0, dx);
-    LS_TRY(check_in_place("relu_gradient", args->count, args->dx, args->dy));
-    return enqueued(stream, kernels_of(stream)->relu_gradient(stream, args));
+    LS_TRY(check_pool("average_pool_gradient", &args->shape));
+    CHECK_POINTER("average_pool_gradient", args->shape.samples > 0, dy);
+    CHECK_POINTER("average_pool_gradient", args->shape.samples > 0, dx);
+    return enqueued(stream, kernels_of(stream)->average_pool_gradient(stream, args));
+}
+
+/* -- element-wise ops -------------------------------------------------------------------------- */
+
+static ls_status check_kind(const char *op, ls_activation kind)
+{
+    if (kind >= LS_ACTIVATION_RELU && kind <= LS_ACTIVATION_SILU) return LS_OK;
+    return ls_fail(LS_ERR_ARGUMENT, "%s: activation %d", op, (int)kind);
+}
+
+ls_status ls_activate(ls_stream *stream, const ls_activate_args *args)
+{
+    LS_TRY(check_kind("activate", args->kind));
+    CHECK_POINTER("activate", args->count > 0, x);
+    CHECK_POINTER("activate", args->count > 0, y);
+    LS_TRY(check_in_place("activate", args->count, args->y, args->x));
+    return enqueued(stream, kernels_of(stream)->activate(stream, args));
+}
+
+ls_status ls_activate_gradient(ls_stream *stream, const ls_activate_gradient_args *args)
+{
+    LS_TRY(check_kind("activate_gradient", args->kind));
+    const bool some = args->count > 0, uses_y = ls_activation_derives_from_y(args->kind);
+    CHECK_POINTER("activate_gradient", some && !uses_y, x);
+    CHECK_POINTER("activate_gradient", some && uses_y, y);
+    CHECK_POINTER("activate_gradient", some, dy);
+    CHECK_POINTER("activate_gradient", some, dx);
+    LS_TRY(check_in_place("activate_gradient", args->count, args->dx, args->dy));
+    return enqueued(stream, kernels_of(stream)->activate_gradient(stream, args));
 }
 
 ls_status ls_dropout(ls_stream *stream, const ls_dropout_args *args)
@@ -270,7 +305,53 @@ ls_status ls_dropout(ls_stream *stream, const ls_dropout_args *args)
                        "and 2^34",
                        (unsigned long)args->layer, args->elements);
     }
+    if (args->channels > 0 && args->elements % args->channels != 0) {
+        return ls_fail(LS_ERR_ARGUMENT, "dropout: %zu elements are no multiple of %zu channels",
+                       args->elements, args->channels);
+    }
     return enqueued(stream, kernels_of(stream)->dropout(stream, args));
+}
+
+ls_status ls_add(ls_stream *stream, const ls_add_args *args)
+{
+    CHECK_POINTER("add", args->count > 0, a);
+    CHECK_POINTER("add", args->count > 0, b);
+    CHECK_POINTER("add", args->count > 0, y);
+    LS_TRY(check_in_place("add", args->count, args->y, args->a));
+    LS_TRY(check_in_place("add", args->count, args->y, args->b));
+    return enqueued(stream, kernels_of(stream)->add(stream, args));
+}
+
+ls_status ls_multiply(ls_stream *stream, const ls_multiply_args *args)
+{
+    CHECK_POINTER("multiply", args->count > 0, a);
+    CHECK_POINTER("multiply", args->count > 0, b);
+    CHECK_POINTER("multiply", args->count > 0, y);
+    LS_TRY(check_in_place("multiply", args->count, args->y, args->a));
+    LS_TRY(check_in_place("multiply", args->count, args->y, args->b));
+    return enqueued(stream, kernels_of(stream)->multiply(stream, args));
+}
+
+ls_status ls_copy_columns(ls_stream *stream, const ls_copy_columns_args *args)
+{
+    const bool some = args->rows > 0 && args->columns > 0;
+    CHECK_POINTER("copy_columns", some, from);
+    CHECK_POINTER("copy_columns", some, to);
+    if (args->rows > 1 &&
+        (args->from_stride < args->columns || args->to_stride < args->columns)) {
+        return ls_fail(LS_ERR_ARGUMENT,
+                       "copy_columns: %zu columns of rows that lie %zu and %zu apart",
+                       args->columns, args->from_stride, args->to_stride);
+    }
+    return enqueued(stream, kernels_of(stream)->copy_columns(stream, args));
+}
+
+ls_status ls_pad(ls_stream *stream, const ls_pad_args *args)
+{
+    const size_t images = args->samples * args->channels;
+    CHECK_POINTER("pad", images * args->height * args->width > 0, x);
+    CHECK_POINTER("pad", images * args->out_height * args->out_width > 0, y);
+    return enqueued(stream, kernels_of(stream)->pad(stream, args));
 }
 
 ls_status ls_decode(ls_stream *stream, const ls_decode_args *args)

@@ -103,12 +103,12 @@ typedef struct {
     size_t piece_stride;
 } ls_batch_sum_args;
 
-/* -- pooling and activations ------------------------------------------------------------------- */
+/* -- pooling ----------------------------------------------------------------------------------- */
 
 typedef struct {
     size_t samples;
     size_t height, width, channels;
-    size_t window_height, window_width; /* at most 256 places */
+    size_t window_height, window_width; /* max pooling: at most 256 places */
     size_t stride_height, stride_width;
     size_t pad_top, pad_left;
     size_t out_height, out_width;
@@ -131,19 +131,21 @@ typedef struct {
     float *dx; /* [samples,height,width,channels] */
 } ls_max_pool_gradient_args;
 
-/* y = x <= 0 ? 0 : x (NaN passes). In place allowed. */
+/* y = chain (+) over the valid elements of the window, rows then columns, / (float)(their count).
+ * The window may be of any size: over the whole input it is global average pooling. */
 typedef struct {
-    size_t count;
+    ls_pool_shape shape;
     const float *x;
-    float *y;
-} ls_relu_args;
+    float *y; /* [samples,out_height,out_width,channels] */
+} ls_average_pool_args;
 
-/* dx = y > 0 ? dy : 0, y the activation's output. In place (dx = dy) allowed. */
+/* dx = chain (+) over the windows that hold this element, output row then column ascending, of
+ * dy / (float)(the window's valid elements). */
 typedef struct {
-    size_t count;
-    const float *y, *dy;
-    float *dx;
-} ls_relu_gradient_args;
+    ls_pool_shape shape;
+    const float *dy;
+    float *dx; /* [samples,height,width,channels] */
+} ls_average_pool_gradient_args;
 
 
 /* -- whole buffers ----------------------------------------------------------------------------- */
@@ -192,10 +194,9 @@ typedef struct {
     X(batch_sum)                                                                                  \
     X(max_pool)                                                                                   \
     X(max_pool_gradient)                                                                          \
-    X(relu)                                                                                       \
-    X(relu_gradient)                                                                              \
-    X(dropout)                                                                                    \
-    X(decode)                                                                                     \
+    X(average_pool)                                                                               \
+    X(average_pool_gradient)                                                                      \
+    LS_ELEMENTWISE_KERNELS(X)                                                                     \
     LS_LOSS_KERNELS(X)                                                                            \
     LS_ARENA_KERNELS(X)                                                                           \
     X(digest)                                                                                     \

@@ -94,7 +94,7 @@ ls_status ls_replica_forward(ls_replica *replica, const ls_pass_input *input, bo
         case LS_OP_DENSE: LS_TRY(dense_forward(r, layer, samples, x, y)); break;
         case LS_OP_MAX_POOL: LS_TRY(pool_forward(r, layer, samples, x, y, r->place[l])); break;
         case LS_OP_ACTIVATION:
-            LS_TRY(ls_relu(&r->compute, &(ls_relu_args){
+            LS_TRY(ls_activate(&r->compute, &(ls_activate_args){
                 .count = samples * ls_shape_floats(layer->out), .x = x, .y = y }));
             break;
         case LS_OP_DROPOUT:
@@ -278,7 +278,7 @@ static ls_status input_gradient(ls_replica *r, const ls_layer *layer, size_t sam
 static ls_status relu_gradient(ls_replica *r, const ls_layer *layer, int l, size_t samples,
                                float *dy)
 {
-    return ls_relu_gradient(&r->compute, &(ls_relu_gradient_args){
+    return ls_activate_gradient(&r->compute, &(ls_activate_gradient_args){
         .count = samples * ls_shape_floats(layer->out), .y = r->view[l], .dy = dy, .dx = dy });
 }
 

@@ -79,17 +79,18 @@ static void check_relu(gpu_arrays *g, naive_random *n, size_t count, bool in_pla
 {
     float *x = naive_values(n, count, ALL), *y = naive_values(n, count, ALL), *want;
     const size_t bytes = count * sizeof *x;
-    ls_relu_args a = { .count = count };
+    ls_activate_args a = { .count = count };
     a.y = in_place ? gpu_updated(g, x, bytes, &want) : gpu_output(g, bytes, &want);
     a.x = in_place ? a.y : gpu_copy_of(g, x, bytes);
-    MUST(ls_relu_reference(NULL, &(ls_relu_args){ count, x, want }));
-    MUST(ls_relu(&g->stream, &a));
+    MUST(ls_activate_reference(NULL, &(ls_activate_args){ .count = count, .x = x, .y = want }));
+    MUST(ls_activate(&g->stream, &a));
     gpu_same_floats(g, "relu", want, a.y, count);
-    ls_relu_gradient_args b = { .count = count, .y = gpu_copy_of(g, y, bytes) };
+    ls_activate_gradient_args b = { .count = count, .y = gpu_copy_of(g, y, bytes) };
     b.dx = in_place ? gpu_updated(g, x, bytes, &want) : gpu_output(g, bytes, &want);
     b.dy = in_place ? b.dx : gpu_copy_of(g, x, bytes);
-    MUST(ls_relu_gradient_reference(NULL, &(ls_relu_gradient_args){ count, y, x, want }));
-    MUST(ls_relu_gradient(&g->stream, &b));
+    MUST(ls_activate_gradient_reference(NULL, &(ls_activate_gradient_args){
+        .count = count, .y = y, .dy = x, .dx = want }));
+    MUST(ls_activate_gradient(&g->stream, &b));
     gpu_same_floats(g, "relu's gradient", want, b.dx, count);
     gpu_arrays_drop(g);
     free(x);

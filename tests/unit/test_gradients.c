@@ -332,9 +332,10 @@ static void test_relu_has_the_gradient_of_its_differences(void **state)
     for (int i = 0; i < 2; i++) {
         machine *m = machine_at(i);
         for (size_t k = 0; k < count; k++) x[k] += x[k] == 0.0f ? 0.001f : 0.0f; /* off the kink */
-        assert_int_equal(ls_relu(&m->stream, &(ls_relu_args){ count, x, y }), LS_OK);
-        assert_int_equal(ls_relu_gradient(&m->stream, &(ls_relu_gradient_args){ count, y, dy, dx }),
-                         LS_OK);
+        assert_int_equal(ls_activate(&m->stream, &(ls_activate_args){ .count = count, .x = x,
+                                                                      .y = y }), LS_OK);
+        assert_int_equal(ls_activate_gradient(&m->stream, &(ls_activate_gradient_args){
+                             .count = count, .y = y, .dy = dy, .dx = dx }), LS_OK);
         check_forward("relu", relu_forward, &count, x, count, y, count, 0.0);
         check_gradient("relu", m->name, relu_forward, &count, x, count, dy, count, dx, 1e-6);
     }

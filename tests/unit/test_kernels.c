@@ -119,8 +119,19 @@ static void test_nothing_to_do_needs_no_memory(void **state)
     assert_int_equal(ls_max_pool(&stream, &(ls_max_pool_args){ .shape = pool }), LS_OK);
     assert_int_equal(
         ls_max_pool_gradient(&stream, &(ls_max_pool_gradient_args){ .shape = pool }), LS_OK);
-    assert_int_equal(ls_relu(&stream, &(ls_relu_args){ 0, NULL, NULL }), LS_OK);
-    assert_int_equal(ls_relu_gradient(&stream, &(ls_relu_gradient_args){ 0 }), LS_OK);
+    assert_int_equal(ls_average_pool(&stream, &(ls_average_pool_args){ .shape = pool }), LS_OK);
+    assert_int_equal(
+        ls_average_pool_gradient(&stream, &(ls_average_pool_gradient_args){ .shape = pool }),
+        LS_OK);
+    assert_int_equal(ls_activate(&stream, &(ls_activate_args){ 0 }), LS_OK);
+    assert_int_equal(ls_activate_gradient(&stream, &(ls_activate_gradient_args){ 0 }), LS_OK);
+    assert_int_equal(ls_add(&stream, &(ls_add_args){ 0 }), LS_OK);
+    assert_int_equal(ls_multiply(&stream, &(ls_multiply_args){ 0 }), LS_OK);
+    assert_int_equal(ls_copy_columns(&stream, &(ls_copy_columns_args){ .rows = 3 }), LS_OK);
+    assert_int_equal(ls_copy_columns(&stream, &(ls_copy_columns_args){ .columns = 3 }), LS_OK);
+    assert_int_equal(ls_pad(&stream, &(ls_pad_args){ .samples = 0, .channels = 2, .height = 3,
+                                                     .width = 3, .out_height = 4,
+                                                     .out_width = 4 }), LS_OK);
     assert_int_equal(ls_dropout(&stream, &(ls_dropout_args){ .samples = 0, .elements = 5 }),
                      LS_OK);
     assert_int_equal(ls_dropout(&stream, &(ls_dropout_args){ .samples = 5, .elements = 0 }),
@@ -233,12 +244,20 @@ static void test_pooling_refuses_windows_without_an_element(void **state)
     args.shape.window_height = 16;
     args.shape.window_width = 17;
     assert_refused(ls_max_pool(&stream, &args), "16 x 17");
+    args.shape.channels = 0;
+    assert_refused(ls_max_pool(&stream, &args), "0 channels");
     args.shape = shape;
     args.place = NULL;
     assert_refused(ls_max_pool(&stream, &args), "place is NULL");
     assert_refused(ls_max_pool_gradient(&stream, &(ls_max_pool_gradient_args){ shape, x, place,
                                                                                NULL }),
                    "dx is NULL");
+    ls_average_pool_args average = { shape, x, NULL };
+    assert_refused(ls_average_pool(&stream, &average), "y is NULL");
+    average.shape.pad_left = 2;
+    assert_refused(ls_average_pool(&stream, &average), "padding 2");
+    assert_refused(ls_average_pool_gradient(&stream, &(ls_average_pool_gradient_args){
+                                                         average.shape, x, x }), "padding 2");
 }
 
 static void test_buffers_are_the_same_or_apart(void **state)
@@ -246,11 +265,20 @@ static void test_buffers_are_the_same_or_apart(void **state)
     (void)state;
     float x[8] = { 1, 2, 3, 4, 5, 6, 7, 8 };
     const uint32_t index[2] = { 0, 1 };
-    assert_int_equal(ls_relu(&stream, &(ls_relu_args){ 4, x, x }), LS_OK);
-    assert_int_equal(ls_relu(&stream, &(ls_relu_args){ 4, x, x + 4 }), LS_OK);
-    assert_refused(ls_relu(&stream, &(ls_relu_args){ 4, x, x + 1 }), "overlap by 12 bytes");
-    assert_refused(ls_relu_gradient(&stream, &(ls_relu_gradient_args){ 4, x, x + 2, x }),
+    assert_int_equal(ls_activate(&stream, &(ls_activate_args){ .count = 4, .x = x, .y = x }),
+                     LS_OK);
+    assert_int_equal(ls_activate(&stream, &(ls_activate_args){ .count = 4, .x = x, .y = x + 4 }),
+                     LS_OK);
+    assert_refused(ls_activate(&stream, &(ls_activate_args){ .count = 4, .x = x, .y = x + 1 }),
+                   "overlap by 12 bytes");
+    assert_refused(ls_activate_gradient(&stream, &(ls_activate_gradient_args){
+                                                     .count = 4, .y = x, .dy = x + 2, .dx = x }),
                    "overlap by 8 bytes");
+    assert_refused(ls_add(&stream, &(ls_add_args){ .count = 4, .a = x, .b = x + 2, .y = x }),
+                   "overlap by 8 bytes");
+    assert_refused(ls_multiply(&stream, &(ls_multiply_args){ .count = 4, .a = x + 3, .b = x,
+                                                             .y = x }),
+                   "overlap by 4 bytes");
     assert_refused(ls_dropout(&stream, &(ls_dropout_args){ .samples = 2, .elements = 3,
                                                            .index = index, .x = x + 2, .y = x }),
                    "overlap by 16 bytes");
@@ -258,6 +286,51 @@ static void test_buffers_are_the_same_or_apart(void **state)
                                                        .source = { x }, .out_count = 1,
                                                        .out = { x + 3 } }),
                    "overlap by 4 bytes");
+}
+
+static void test_element_wise_ops_refuse_what_does_not_fit(void **state)
+{
+    (void)state;
+    float x[8] = { 0 }, y[8];
+    const uint32_t index[2] = { 0, 1 };
+    ls_activate_args activate = { .kind = (ls_activation)6, .count = 1, .x = x, .y = y };
+    assert_refused(ls_activate(&stream, &activate), "activation 6");
+    activate = (ls_activate_args){ .kind = LS_ACTIVATION_GELU, .count = 1, .x = x };
+    assert_refused(ls_activate(&stream, &activate), "activate: y is NULL");
+    ls_activate_gradient_args gradient = { .kind = (ls_activation)-1 };
+    assert_refused(ls_activate_gradient(&stream, &gradient), "activation -1");
+    for (int kind = LS_ACTIVATION_RELU; kind <= LS_ACTIVATION_SILU; kind++) {
+        const bool from_y = kind == LS_ACTIVATION_RELU || kind == LS_ACTIVATION_SIGMOID ||
+                            kind == LS_ACTIVATION_TANH;
+        gradient = (ls_activate_gradient_args){ .kind = (ls_activation)kind, .count = 1,
+                                                .dy = x + 1, .dx = y };
+        assert_refused(ls_activate_gradient(&stream, &gradient),
+                       from_y ? "y is NULL" : "x is NULL");
+        if (from_y) gradient.y = x;
+        else gradient.x = x;
+        assert_int_equal(ls_activate_gradient(&stream, &gradient), LS_OK);
+    }
+    assert_refused(ls_dropout(&stream, &(ls_dropout_args){ .samples = 1, .elements = 8,
+                                                           .channels = 3, .index = index,
+                                                           .x = x, .y = y }),
+                   "8 elements are no multiple of 3 channels");
+    assert_refused(ls_add(&stream, &(ls_add_args){ .count = 1, .a = x, .y = y }), "b is NULL");
+    assert_refused(ls_multiply(&stream, &(ls_multiply_args){ .count = 1, .b = x, .y = y }),
+                   "a is NULL");
+    ls_copy_columns_args copy = { .rows = 2, .columns = 3, .from = x, .from_stride = 3, .to = y,
+                                  .to_stride = 2 };
+    assert_refused(ls_copy_columns(&stream, &copy), "3 columns of rows that lie 3 and 2 apart");
+    copy.rows = 1;
+    assert_int_equal(ls_copy_columns(&stream, &copy), LS_OK);
+    copy.to = NULL;
+    assert_refused(ls_copy_columns(&stream, &copy), "to is NULL");
+    ls_pad_args pad = { .samples = 1, .height = 1, .width = 1, .channels = 1, .out_height = 2,
+                        .out_width = 2, .y = y };
+    assert_refused(ls_pad(&stream, &pad), "pad: x is NULL");
+    pad.height = 0; /* nothing to read */
+    assert_int_equal(ls_pad(&stream, &pad), LS_OK);
+    pad.y = NULL;
+    assert_refused(ls_pad(&stream, &pad), "pad: y is NULL");
 }
 
 static void test_merge_programs_end_with_one_sum(void **state)
@@ -347,6 +420,7 @@ int main(void)
         cmocka_unit_test(test_folds_that_lead_nowhere_are_refused),
         cmocka_unit_test(test_pooling_refuses_windows_without_an_element),
         cmocka_unit_test(test_buffers_are_the_same_or_apart),
+        cmocka_unit_test(test_element_wise_ops_refuse_what_does_not_fit),
         cmocka_unit_test(test_merge_programs_end_with_one_sum),
         cmocka_unit_test(test_losses_and_arenas_refuse_missing_parts),
     };

@@ -3,7 +3,8 @@
  *
  * Nothing here computes. Each op fills its kernel's parameter struct (params.h), says how many
  * blocks cover the result, and enqueues. Products are in launch_product.c, sums over samples in
- * launch_batch.c, the arena and whole buffers in launch_arena.c; here is what takes one launch.
+ * launch_batch.c, the arena and whole buffers in launch_arena.c, element-wise ops in
+ * launch_elements.c; here are the other ops that take one launch.
  * Without elements nothing is launched.
  *
  * Which tile, and how many blocks, is chosen by shape and changes no bit.
@@ -29,7 +30,9 @@ static const char *const kernels[] = {
     "ls_weight_gradient_few", "ls_weight_gradient_many", "ls_weight_gradient_fold",
     "ls_batch_sum", "ls_batch_fold", "ls_shard_sums",
     "ls_max_pool", "ls_max_pool_gradient",
-    "ls_relu", "ls_relu_gradient", "ls_dropout", "ls_decode",
+    "ls_average_pool", "ls_average_pool_gradient",
+    "ls_activate", "ls_activate_gradient", "ls_dropout", "ls_dropout_channels",
+    "ls_add", "ls_multiply", "ls_copy_columns", "ls_pad", "ls_decode",
     "ls_softmax_loss", "ls_sigmoid_loss", "ls_regression_loss",
     "ls_gradient_finish", "ls_weight_sums", "ls_update", "ls_arena_fold",
     "ls_digest", "ls_nonfinite", "ls_fold_words", "ls_merge_shallow", "ls_merge_deep",
@@ -45,15 +48,13 @@ ls_status ls_kernels_cuda_table(ls_device *device, const ls_kernels **out)
 
 /* -- shared by all ----------------------------------------------------------------------------- */
 
-enum { GRID_Y_MAX = 65535 };
-
 ls_status ls_cuda_enqueue(ls_stream *stream, const char *kernel, size_t blocks_x, size_t blocks_y,
                           unsigned threads, const void *params, size_t param_bytes)
 {
     if (blocks_x == 0 || blocks_y == 0) return LS_OK;
-    if (blocks_x > INT_MAX || blocks_y > GRID_Y_MAX) {
+    if (blocks_x > INT_MAX || blocks_y > LS_CUDA_GRID_Y_MAX) {
         return ls_fail(LS_ERR_ARGUMENT, "%s: %zu x %zu blocks: a GPU takes at most %d x %d", kernel,
-                       blocks_x, blocks_y, INT_MAX, GRID_Y_MAX);
+                       blocks_x, blocks_y, INT_MAX, LS_CUDA_GRID_Y_MAX);
     }
     return ls_cuda_launch(stream, &(ls_cuda_launch_args){
         .kernel = kernel,
@@ -81,58 +82,6 @@ ls_cuda_divisor ls_cuda_divisor_of(size_t divisor)
 bool ls_cuda_moves_quads(const void *memory, size_t row_floats)
 {
     return (uintptr_t)memory % 16 == 0 && row_floats % 4 == 0;
-}
-
-/* -- activations ------------------------------------------------------------------------------ */
-
-ls_status ls_relu_cuda(ls_stream *stream, const ls_relu_args *a)
-{
-    const ls_cuda_relu p = {
-        .count = a->count,
-        .vector = ls_cuda_moves_quads(a->x, 0) && ls_cuda_moves_quads(a->y, 0),
-        .x = a->x,
-        .to = a->y,
-    };
-    return LS_CUDA_ENQUEUE(stream, "ls_relu", ls_ceil_div(a->count, 4 * LS_CUDA_THREADS), 1,
-                           LS_CUDA_THREADS, p);
-}
-
-ls_status ls_relu_gradient_cuda(ls_stream *stream, const ls_relu_gradient_args *a)
-{
-    const ls_cuda_relu p = {
-        .count = a->count,
-        .vector = ls_cuda_moves_quads(a->y, 0) && ls_cuda_moves_quads(a->dy, 0)
-                  && ls_cuda_moves_quads(a->dx, 0),
-        .x = a->dy,
-        .y = a->y,
-        .to = a->dx,
-    };
-    return LS_CUDA_ENQUEUE(stream, "ls_relu_gradient", ls_ceil_div(a->count, 4 * LS_CUDA_THREADS),
-                           1, LS_CUDA_THREADS, p);
-}
-
-ls_status ls_dropout_cuda(ls_stream *stream, const ls_dropout_args *a)
-{
-    const size_t quads = ls_ceil_div(a->elements, 4);
-    LS_TRY(ls_cuda_fits("dropout", "samples", a->samples));
-    LS_TRY(ls_cuda_fits("dropout", "quads of elements", quads));
-    const ls_cuda_dropout p = {
-        .samples = (uint32_t)a->samples,
-        .quads = (uint32_t)quads,
-        .elements = a->elements,
-        .index = a->index,
-        .seed = a->seed,
-        .epoch = a->epoch,
-        .layer = a->layer,
-        .threshold = a->threshold,
-        .scale = a->scale,
-        .vector = ls_cuda_moves_quads(a->x, a->elements) && ls_cuda_moves_quads(a->y, a->elements),
-        .x = a->x,
-        .y = a->y,
-    };
-    const size_t rows = a->samples < GRID_Y_MAX ? a->samples : GRID_Y_MAX;
-    return LS_CUDA_ENQUEUE(stream, "ls_dropout", ls_ceil_div(quads, LS_CUDA_THREADS), rows,
-                           LS_CUDA_THREADS, p);
 }
 
 ls_status ls_decode_cuda(ls_stream *stream, const ls_decode_args *a)
@@ -201,6 +150,26 @@ ls_status ls_max_pool_gradient_cuda(ls_stream *stream, const ls_max_pool_gradien
     p.chosen = a->place;
     return LS_CUDA_ENQUEUE(stream, "ls_max_pool_gradient", ls_ceil_div(p.count, LS_CUDA_THREADS),
                            1, LS_CUDA_THREADS, p);
+}
+
+ls_status ls_average_pool_cuda(ls_stream *stream, const ls_average_pool_args *a)
+{
+    ls_cuda_pool p;
+    LS_TRY(pool_params("average_pool", &a->shape, a->shape.out_height, a->shape.out_width, &p));
+    p.from = a->x;
+    p.to = a->y;
+    return LS_CUDA_ENQUEUE(stream, "ls_average_pool", ls_ceil_div(p.count, LS_CUDA_THREADS), 1,
+                           LS_CUDA_THREADS, p);
+}
+
+ls_status ls_average_pool_gradient_cuda(ls_stream *stream, const ls_average_pool_gradient_args *a)
+{
+    ls_cuda_pool p;
+    LS_TRY(pool_params("average_pool_gradient", &a->shape, a->shape.height, a->shape.width, &p));
+    p.from = a->dy;
+    p.to = a->dx;
+    return LS_CUDA_ENQUEUE(stream, "ls_average_pool_gradient",
+                           ls_ceil_div(p.count, LS_CUDA_THREADS), 1, LS_CUDA_THREADS, p);
 }
 
 /* -- losses ----------------------------------------------------------------------------------- */

@@ -12,6 +12,9 @@
 LS_KERNELS(LS_DECLARE_CUDA)
 #undef LS_DECLARE_CUDA
 
+/* Blocks that a grid may have in its second direction. */
+enum { LS_CUDA_GRID_Y_MAX = 65535 };
+
 /* Enqueue `kernel` over blocks_x x blocks_y blocks. Nothing where either is 0. Errors: ARGUMENT
  * (more blocks than a grid may have), DEVICE. */
 LS_MUST_USE ls_status ls_cuda_enqueue(ls_stream *stream, const char *kernel, size_t blocks_x,

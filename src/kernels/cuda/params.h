@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kernels/elementwise.h"
 #include "kernels/fold.h"
 #include "kernels/layout.h"
 #include "numerics.h"
@@ -162,10 +163,13 @@ typedef struct {
 
 typedef struct {
     size_t count;
+    ls_activation kind;
+    float slope;
     int32_t vector;
-    const float *x, *y; /* y: of relu_gradient */
+    const float *v;  /* activate: x; the gradient: what it derives from */
+    const float *dy; /* the gradient */
     float *to;
-} ls_cuda_relu;
+} ls_cuda_activate;
 
 /* `vector`: x is 4-byte aligned, y 16-byte aligned. */
 typedef struct {
@@ -186,11 +190,39 @@ typedef struct {
     uint32_t epoch, layer, threshold;
     float scale;
     int32_t vector;
+    ls_cuda_divisor by_channels; /* of dropout_channels */
     const float *x;
     float *y;
 } ls_cuda_dropout;
 
 /* target_hot, target_rest: the targets of the label and of the others. */
+typedef struct {
+    size_t count;
+    int32_t vector, relu; /* relu: of add */
+    const float *a, *b;
+    float *y;
+} ls_cuda_pair;
+
+/* A unit is four floats if `vector`, else one. */
+typedef struct {
+    uint32_t count; /* units */
+    int32_t vector;
+    ls_cuda_divisor by_columns;    /* units of a row */
+    size_t from_stride, to_stride; /* units */
+    const float *from;
+    float *to;
+} ls_cuda_copy_columns;
+
+typedef struct {
+    uint32_t count; /* units of y */
+    int32_t vector;
+    uint32_t height, width; /* of x */
+    int32_t top, left;
+    ls_cuda_divisor by_channels, by_width, by_height; /* units of a place; of y */
+    const float *x;
+    float *y;
+} ls_cuda_pad;
+
 typedef struct {
     size_t samples;
     uint32_t classes;

@@ -42,25 +42,48 @@ static void random_words(const ls_dropout_args *args, uint32_t sample, uint32_t 
     }
 }
 
+/* y = x * scale where the word says so, else 0. */
+static void keep(const ls_dropout_args *args, const uint32_t *word, size_t count, const float *x,
+                 float *y)
+{
+    const float scale = args->scale;
+    const uint32_t threshold = args->threshold;
+#pragma GCC ivdep
+    for (size_t i = 0; i < count; i++) {
+        const float kept = x[i] * scale;
+        y[i] = word[i] >= threshold ? kept : 0.0f;
+    }
+}
+
+/* Channels dropped whole, one sample: the words of 4 * QUADS channels serve all places. */
+static void dropout_channels(const ls_dropout_args *args, size_t n)
+{
+    const size_t C = args->channels, places = args->elements / C;
+    uint32_t word[4 * QUADS];
+    for (size_t first = 0; first < C; first += 4 * QUADS) {
+        random_words(args, args->index[n], (uint32_t)(first / 4), word);
+        const size_t count = C - first < 4 * QUADS ? C - first : 4 * QUADS;
+        for (size_t p = 0; p < places; p++) {
+            const size_t at = n * args->elements + p * C + first;
+            keep(args, word, count, args->x + at, args->y + at);
+        }
+    }
+}
+
 static void dropout_samples(const void *args_, size_t begin, size_t end, int thread)
 {
     (void)thread;
     const ls_dropout_args *args = args_;
-    const float scale = args->scale;
-    const uint32_t threshold = args->threshold;
     uint32_t word[4 * QUADS];
     for (size_t n = begin; n < end; n++) {
+        if (args->channels > 0) {
+            dropout_channels(args, n);
+            continue;
+        }
         for (size_t e = 0; e < args->elements; e += 4 * QUADS) {
             random_words(args, args->index[n], (uint32_t)(e / 4), word);
-            const float *x = args->x + n * args->elements + e;
-            float *y = args->y + n * args->elements + e;
-            const size_t left = args->elements - e;
-            const size_t count = left < 4 * QUADS ? left : 4 * QUADS;
-#pragma GCC ivdep
-            for (size_t i = 0; i < count; i++) {
-                const float kept = x[i] * scale;
-                y[i] = word[i] >= threshold ? kept : 0.0f;
-            }
+            const size_t at = n * args->elements + e, left = args->elements - e;
+            keep(args, word, left < 4 * QUADS ? left : 4 * QUADS, args->x + at, args->y + at);
         }
     }
 }

@@ -1,21 +1,25 @@
 /* SPDX-License-Identifier: MIT */
-/* activation.c -- reference: relu and its gradient, as selects (docs/numerics.md 1.6). */
+/* activation.c -- reference: the activations and their gradients, element by element.
+ */
+#include "kernels/activation.h"
 #include "kernels/reference/reference.h"
 
-ls_status ls_relu_reference(ls_stream *stream, const ls_relu_args *args)
+ls_status ls_activate_reference(ls_stream *stream, const ls_activate_args *args)
 {
     (void)stream;
     for (size_t i = 0; i < args->count; i++) {
-        args->y[i] = args->x[i] <= 0.0f ? 0.0f : args->x[i]; /* -0 becomes +0, a NaN passes */
+        args->y[i] = ls_activation_of(args->kind, args->slope, args->x[i]);
     }
     return LS_OK;
 }
 
-ls_status ls_relu_gradient_reference(ls_stream *stream, const ls_relu_gradient_args *args)
+ls_status ls_activate_gradient_reference(ls_stream *stream, const ls_activate_gradient_args *args)
 {
     (void)stream;
+    const float *from = ls_activation_derives_from_y(args->kind) ? args->y : args->x;
     for (size_t i = 0; i < args->count; i++) {
-        args->dx[i] = args->y[i] > 0.0f ? args->dy[i] : 0.0f;
+        args->dx[i] =
+            ls_activation_gradient_of(args->kind, args->slope, from[i], args->dy[i]);
     }
     return LS_OK;
 }
