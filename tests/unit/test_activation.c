@@ -109,8 +109,7 @@ static double truth_of(int kind, double x)
     }
 }
 
-/* Relative to the larger of the result and, for gelu, what its form can lose: x times half an ulp of
- * 1, since P is 1 + erf. Sigmoid ends at +0 where exp does. */
+/* Relative to the result and, for gelu, to x: the sum 1 + erf in P loses half an ulp of 1. */
 static void test_values_are_those_of_the_functions(void **state)
 {
     (void)state;

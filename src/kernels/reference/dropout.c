@@ -2,9 +2,9 @@
 /* dropout.c -- reference: elements are kept by the random number that their address names.
  *
  * Element e of a sample takes word e mod 4 of quad e / 4 of the stream of (seed, dropout, layer,
- * epoch, the sample's index in the data set) (docs/numerics.md 7); where channels are dropped whole,
- * channel c stands for its elements. Nothing depends on where or
- * when it is computed, so the backward pass draws the same numbers again instead of storing them.
+ * epoch, the sample's index in the data set) (docs/numerics.md 7); where channels are dropped
+ * whole, an element takes its channel's word. Nothing depends on where or when it is computed, so
+ * the backward pass draws the same numbers again instead of storing them.
  */
 #include "kernels/reference/reference.h"
 #include "philox.h"
