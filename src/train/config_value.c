@@ -203,13 +203,15 @@ static ls_status read_text(const ls_option *option, const char *text, char *out)
         return ls_value_expected(option, text, "no blanks around it");
     }
     for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
-        if (*p < 0x20 || *p == 0x7F) return ls_value_expected(option, text, "no control characters");
+        if (*p < 0x20 || *p == 0x7F) {
+            return ls_value_expected(option, text, "no control characters");
+        }
     }
     memcpy(out, text, count + 1);
     return LS_OK;
 }
 
-/* -- until -------------------------------------------------------------------------------------- */
+/* -- until ------------------------------------------------------------------------------------- */
 
 static ls_status read_until(const ls_option *option, const char *text, ls_until *out)
 {
@@ -222,7 +224,8 @@ static ls_status read_until(const ls_option *option, const char *text, ls_until 
     const char *p = text + count;
     until.at_least = *p == '>';
     if ((*p != '>' && *p != '<') || p[1] != '=' || count >= sizeof until.metric) {
-        return ls_value_expected(option, text, "METRIC>=X or METRIC<=X, such as val_accuracy>=0.97");
+        return ls_value_expected(option, text,
+                                 "METRIC>=X or METRIC<=X, such as val_accuracy>=0.97");
     }
     p += 2;
     if (!ls_scan_real(&p, &until.value) || *p != '\0') {

@@ -29,15 +29,24 @@ void ls_explanation_free(ls_explanation *explanation)
 
 /* -- gathering --------------------------------------------------------------------------------- */
 
-/* The first trained kernel's (the last parameter's, where there is none) element with the largest combined gradient; equal on every rank. */
+/* The first kernel that is trained; the first parameter that is, where there is no such kernel. */
+static int shown_parameter(const ls_run *run)
+{
+    const ls_model *model = &run->model;
+    int first = model->parameter_count;
+    for (int p = model->parameter_count - 1; p >= 0; p--)
+        if (!run->rule[p].frozen) first = p;
+    for (int p = first; p < model->parameter_count; p++)
+        if (!run->rule[p].frozen && model->parameter[p].is_kernel) return p;
+    return first;
+}
+
+/* Its element with the largest combined gradient; equal on every rank. */
 static void choose_element(const ls_run *run, const float *reduced, int *parameter,
                            size_t *element)
 {
     const ls_model *model = &run->model;
-    *parameter = 0;
-    while (*parameter < model->parameter_count - 1
-           && (!model->parameter[*parameter].is_kernel || run->rule[*parameter].frozen))
-        (*parameter)++;
+    *parameter = shown_parameter(run);
     const float *g = reduced + model->parameter[*parameter].begin;
     *element = 0;
     for (size_t i = 1; i < model->parameter[*parameter].count; i++)

@@ -7,8 +7,8 @@
  * Memory is allocated once and carved: device memory (weights, gradient pieces, slots,
  * activations, the pass's samples) and pinned host memory (what is read back).
  *
- *   weights | slots | average | gradient pieces 0 .. P-1 | activation of each layer | two gradients of
- *   activations | input, labels ... | one shard-sum row per shard | per-tensor results
+ *   weights | slots | average | gradient pieces 0 .. P-1 | activation of each layer | two gradients
+ *   of activations | input, labels ... | one shard-sum row per shard | per-tensor results
  *
  * Thread rule: used by its rank's thread, after the main thread has made it.
  */
