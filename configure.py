@@ -30,9 +30,9 @@ SOURCES = {
                           "pool shard_sums table tensors whole"),
     "collectives": ("all_reduce bucket comm comm_create gather ledger link overdue "
                     "reduce_direct reduce_ring rendezvous ring ring_describe tree"),
-    "io": ("checkpoint checkpoint_header csv data_file dataset dataset_cifar10 dataset_csv "
-           "dataset_digits dataset_idx dataset_npy dataset_report dataset_scale dataset_spec json "
-           "new_file pipeline run_folder sampler"),
+    "io": ("augment checkpoint checkpoint_header csv data_file dataset dataset_cifar10 "
+           "dataset_csv dataset_digits dataset_idx dataset_npy dataset_report dataset_scale "
+           "dataset_spec json new_file pipeline run_folder sampler"),
     "train": ("apply builtin class_weights config config_schedule config_value environment "
               "evaluate explain layers machine metrics model_describe model_init model_ops "
               "model_options model_parameters model_parse model_shapes model_words optimizer rank "
@@ -87,15 +87,15 @@ TEST_SUPPORT = ("conformance convolution data_folder faulty_device fresh_process
                 "late_device machines naive normalisation product program ranks reduction "
                 "reference training virtual_driver virtual_machine")
 # check, check-asan, check-tsan
-TESTS = ("test_activation test_all_reduce test_arena test_batch_sum test_batchnorm test_bench "
-         "test_broken_data test_bucket test_checkpoint test_cifar10 test_cli test_config "
-         "test_conv test_crc32c test_csv test_dataset test_decode test_device test_dropout "
-         "test_faults test_fold test_gemm test_gradients test_idx test_json test_kernels "
-         "test_late_streams test_link test_loss test_model test_nearest test_npy test_numerics "
-         "test_optimizer test_pcie test_pipeline test_pool test_protocol test_resume test_ring "
-         "test_ring_order test_run_folder test_sampler test_schedule test_semantics test_sha256 "
-         "test_shard_sums test_status test_thread test_topology test_tree test_vgpu_driver test_vgpu_launch "
-         "test_vgpu_order test_vgpu_ptx test_whole")
+TESTS = ("test_activation test_all_reduce test_arena test_augment test_batch_sum test_batchnorm "
+         "test_bench test_broken_data test_bucket test_checkpoint test_cifar10 test_cli "
+         "test_config test_conv test_crc32c test_csv test_dataset test_decode test_device "
+         "test_dropout test_faults test_fold test_gemm test_gradients test_idx test_json "
+         "test_kernels test_late_streams test_link test_loss test_model test_nearest test_npy "
+         "test_numerics test_optimizer test_pcie test_pipeline test_pool test_protocol "
+         "test_resume test_ring test_ring_order test_run_folder test_sampler test_schedule "
+         "test_semantics test_sha256 test_shard_sums test_status test_thread test_topology "
+         "test_tree test_vgpu_driver test_vgpu_launch test_vgpu_order test_vgpu_ptx test_whole")
 # check only: whole trainings, too slow under a sanitizer
 TESTS_HOST = "test_golden test_lockstep"
 # check-long: exhaustive sweeps

@@ -315,6 +315,10 @@ static ls_status open_with(ls_dataset *dataset, const ls_dataset_format *format)
                           dataset->store != LS_STORE_F64;
     dataset->info.element = u8_image ? LS_ELEMENT_U8 : LS_ELEMENT_F32;
     LS_TRY(ls_dataset_init_scale(dataset, u8_image ? 255 : format->divisor));
+    dataset->range_top = u8_image                                     ? 255
+                         : format->divisor > 0                        ? format->divisor
+                         : dataset->scale.kind == LS_SCALE_DIVIDE ? dataset->scale.divisor
+                                                                      : 1;
     identify(dataset);
     return LS_OK;
 }
@@ -371,6 +375,8 @@ void ls_dataset_close(ls_dataset *dataset)
 /* -- asking ---------------------------------------------------------------------------------- */
 
 const ls_dataset_info *ls_dataset_describe(const ls_dataset *dataset) { return &dataset->info; }
+
+double ls_dataset_range_top(const ls_dataset *dataset) { return dataset->range_top; }
 
 const char *ls_dataset_spec(const ls_dataset *dataset) { return dataset->spec_text; }
 

@@ -82,6 +82,14 @@ void ls_dataset_read(const ls_dataset *dataset, ls_part part, size_t index, floa
 void ls_dataset_read_raw(const ls_dataset *dataset, ls_part part, size_t index, void *x);
 size_t ls_dataset_raw_bytes(const ls_dataset_info *info); /* of a sample. Pure. */
 
+/* The same before it is scaled: bytes (U8), or floats that ls_dataset_scale then scales in place. */
+void ls_dataset_read_stored(const ls_dataset *dataset, ls_part part, size_t index, void *x);
+void ls_dataset_scale(const ls_dataset *dataset, float *x);
+
+/* The largest value that stored numbers are meant to have, the smallest being 0: 255 for bytes, 16
+ * for digits, else what scale=D divides by, else 1. */
+double ls_dataset_range_top(const ls_dataset *dataset);
+
 /* U8: [channels, 256] what a byte of a channel becomes when it is scaled; F32: NULL. */
 const float *ls_dataset_table(const ls_dataset *dataset);
 

@@ -109,6 +109,7 @@ struct ls_dataset {
     int file_count;
     char (*class_name)[LS_CLASS_NAME_BYTES];     /* owned: [classes] or NULL */
     ls_scale scale;
+    double range_top;                            /* ls_dataset_range_top */
     bool skip_bad;                               /* bad=skip */
     size_t skipped;                              /* records left out */
     char identity[65];

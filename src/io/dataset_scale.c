@@ -228,6 +228,28 @@ size_t ls_dataset_raw_bytes(const ls_dataset_info *info)
     return info->element == LS_ELEMENT_U8 ? elements : elements * sizeof(float);
 }
 
+void ls_dataset_read_stored(const ls_dataset *dataset, ls_part part, size_t index, void *x)
+{
+    const unsigned char *from = ls_dataset_sample(dataset, part, index);
+    if (dataset->info.element == LS_ELEMENT_U8) {
+        read_bytes(dataset, from, x);
+        return;
+    }
+    const size_t C = dataset->info.channels;
+    const size_t pixels = dataset->info.height * dataset->info.width;
+    float *v = x;
+    for (size_t i = 0; i < pixels * C; i++) {
+        v[i] = stored_at(dataset->store, from, i / C, pixels, i % C, C);
+    }
+}
+
+void ls_dataset_scale(const ls_dataset *dataset, float *x)
+{
+    const size_t C = dataset->info.channels;
+    const size_t pixels = dataset->info.height * dataset->info.width;
+    for (size_t i = 0; i < pixels * C; i++) x[i] = scaled(&dataset->scale, x[i], i % C);
+}
+
 void ls_dataset_read_raw(const ls_dataset *dataset, ls_part part, size_t index, void *x)
 {
     if (dataset->info.element == LS_ELEMENT_U8) {

@@ -21,7 +21,8 @@
  *
  * The bits of a slot are a function of (seed, epoch, step, rank): each reader keeps its own copy of
  * the order of the epoch it last worked in (its jobs ascend, so it computes each order once) and
- * shares nothing else but the data set, which nobody writes.
+ * shares nothing else but the data set, which nobody writes. What augmenting draws for a sample
+ * is addressed too (augment.h).
  *
  * Order within a batch: with A passes, the rank's shards s with s mod A = 0 ascending, then those
  * with s mod A = 1, and so on; each shard's samples in the order of the epoch. This is the
@@ -59,6 +60,7 @@ typedef struct {
     ls_pipeline *pipeline;
     pthread_t thread;
     uint32_t *order; /* owned, [train samples] the order of `epoch` */
+    void *scratch;   /* owned, a sample before it is augmented */
     uint32_t epoch;
     bool has_order;
 } reader;
@@ -171,13 +173,20 @@ static size_t turn_samples(const ls_pipeline *p, uint64_t turn)
     return ls_sampler_step_samples(count, p->config.global_batch, turn_step(p, turn));
 }
 
-/* Write sample `index` of the training part as row `row`. */
-static void fill_row(const ls_pipeline_config *config, const slot_arrays *slot, size_t row,
+/* Write sample `index` of the training part as row `row`, as `epoch` sees it. */
+static void fill_row(const reader *me, uint32_t epoch, const slot_arrays *slot, size_t row,
                      uint32_t index)
 {
+    const ls_pipeline_config *config = &me->pipeline->config;
     const ls_dataset *dataset = config->dataset;
     const ls_dataset_info *info = ls_dataset_describe(dataset);
-    ls_dataset_read_raw(dataset, LS_PART_TRAIN, index, slot->x + row * ls_dataset_raw_bytes(info));
+    char *x = slot->x + row * ls_dataset_raw_bytes(info);
+    if (ls_augment_is_none(&config->augment)) {
+        ls_dataset_read_raw(dataset, LS_PART_TRAIN, index, x);
+    } else {
+        ls_augment_read(&config->augment, dataset, LS_PART_TRAIN, index, config->seed, epoch,
+                        me->scratch, x);
+    }
     slot->index[row] = index;
     if (slot->label) {
         slot->label[row] = ls_dataset_label(dataset, LS_PART_TRAIN, index);
@@ -190,21 +199,23 @@ static void fill_row(const ls_pipeline_config *config, const slot_arrays *slot, 
     }
 }
 
-static void fill_slot(const ls_pipeline *p, const uint32_t *order, int rank, uint64_t turn)
+static void fill_slot(const reader *me, int rank, uint64_t turn)
 {
+    const ls_pipeline *p = me->pipeline;
     const slot_arrays slot = slot_at(p, rank, turn);
     const size_t samples = turn_samples(p, turn);
     const int shards = p->config.shard_count;
     const int first = ls_rank_shard_begin(rank, shards, p->config.world_size);
     const int end = ls_rank_shard_begin(rank + 1, shards, p->config.world_size);
-    const uint32_t *step_order = order + turn_step(p, turn) * p->config.global_batch;
+    const uint32_t epoch = turn_epoch(p, turn);
+    const uint32_t *step_order = me->order + turn_step(p, turn) * p->config.global_batch;
     size_t row = 0;
     for (int pass = 0; pass < p->config.accumulate; pass++) {
         for (int s = first; s < end; s++) {
             if (s % p->config.accumulate != pass) continue;
             const size_t stop = ls_shard_begin(s + 1, samples, shards);
             for (size_t i = ls_shard_begin(s, samples, shards); i < stop; i++) {
-                fill_row(&p->config, &slot, row++, step_order[i]);
+                fill_row(me, epoch, &slot, row++, step_order[i]);
             }
         }
     }
@@ -249,7 +260,7 @@ static void *reader_main(void *arg)
     uint64_t turn = 0;
     while (take_job(p, &rank, &turn)) {
         prepare_order(me, turn_epoch(p, turn));
-        fill_slot(p, me->order, rank, turn);
+        fill_slot(me, rank, turn);
         atomic_ullong *filled = &p->queue[rank].filled[turn % (uint64_t)p->config.depth];
         atomic_store_explicit(filled, turn + 1, memory_order_release);
         if (p->config.group) atomic_fetch_add(ls_group_progress(p->config.group), 1);
@@ -296,7 +307,9 @@ static ls_status start_readers(ls_pipeline *p)
     for (int i = 0; i < p->config.reader_count; i++) {
         p->reader[i].pipeline = p;
         p->reader[i].order = malloc(count * sizeof(uint32_t));
-        if (!p->reader[i].order) {
+        p->reader[i].scratch =
+            malloc(ls_augment_scratch_bytes(ls_dataset_describe(p->config.dataset)));
+        if (!p->reader[i].order || !p->reader[i].scratch) {
             return ls_fail(LS_ERR_MEMORY, "no memory for the order of %zu samples", count);
         }
         if (pthread_create(&p->reader[i].thread, NULL, reader_main, &p->reader[i]) != 0) {
@@ -341,7 +354,10 @@ void ls_pipeline_destroy(ls_pipeline *p)
     pthread_mutex_unlock(&p->lock);
     for (int i = 0; i < p->started; i++) pthread_join(p->reader[i].thread, NULL);
 
-    for (int i = 0; p->reader && i < p->config.reader_count; i++) free(p->reader[i].order);
+    for (int i = 0; p->reader && i < p->config.reader_count; i++) {
+        free(p->reader[i].order);
+        free(p->reader[i].scratch);
+    }
     for (int r = 0; p->queue && r < p->config.world_size; r++) free(p->queue[r].filled);
     free(p->reader);
     free(p->queue);

@@ -11,12 +11,14 @@
 #ifndef LS_IO_PIPELINE_H
 #define LS_IO_PIPELINE_H
 
+#include "io/augment.h"
 #include "io/dataset.h"
 #include "status.h"
 #include "thread.h"
 
 typedef struct {
     const ls_dataset *dataset; /* borrowed */
+    ls_augment augment;        /* accepted by ls_augment_check */
     uint64_t seed;
     bool shuffle, drop_remainder;
     size_t global_batch;
@@ -35,7 +37,8 @@ typedef struct {
     size_t step;              /* of the epoch, 0-based */
     size_t batch_samples;     /* of the global batch, over all ranks */
     size_t samples;           /* of this rank */
-    const void *x;            /* [samples, ls_dataset_raw_bytes] as ls_dataset_read_raw gives them */
+    const void *x;            /* [samples, ls_dataset_raw_bytes] as ls_dataset_read_raw gives them,
+                                 augmented */
     const int32_t *label;     /* [samples] CLASSIFY, else NULL */
     const float *target;      /* [samples, outputs] REGRESS, else NULL */
     const float *weight;      /* [samples] (the sample's * its class's), or NULL: all 1 */

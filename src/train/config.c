@@ -55,6 +55,8 @@ static const ls_option options[] = {
       LS_OPTION_FREE, TEXT(data) },
     { "shuffle", "yes|no", "deal the samples of each epoch in a new order", "Data",
       LS_OPTION_BITS, FLAG(shuffle) },
+    { "augment", "LIST", "crop:P,flip,vflip,brightness:X,contrast:X,cutout:S, each if wanted",
+      "Data", LS_OPTION_BITS, FIELD(augment), .type = LS_VALUE_AUGMENT },
     { "drop-remainder", "yes|no", "leave out an epoch's last batch if it is short", "Data",
       LS_OPTION_BITS, FLAG(drop_remainder) },
     { "class-weights", "0=1,3=2.5|balanced|none", "what a sample weighs by its class", "Data",

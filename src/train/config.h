@@ -19,6 +19,7 @@
 
 #include "collectives/all_reduce.h"
 #include "device/topology.h"
+#include "io/augment.h"
 #include "kernels/kernels.h"
 #include "nearest.h"
 #include "status.h"
@@ -106,6 +107,7 @@ typedef struct {
     ls_schedule schedule;
     ls_p2p p2p;
     bool shuffle, drop_remainder;
+    ls_augment augment;
     char out[LS_TEXT_BYTES], resume[LS_TEXT_BYTES], init[LS_TEXT_BYTES]; /* "": not given */
     ls_until until;
     uint64_t check_every;    /* compare the weights' digests every K steps; 0 = off */

@@ -247,6 +247,13 @@ static void write_until(const ls_option *option, const ls_until *until, char *ou
     else snprintf(out, bytes, "%s%s%s", until->metric, until->at_least ? ">=" : "<=", number);
 }
 
+static void write_augment(const ls_augment *augment, char *out, size_t bytes)
+{
+    char text[LS_AUGMENT_TEXT_BYTES];
+    ls_augment_write(augment, text);
+    snprintf(out, bytes, "%s", text);
+}
+
 /* -- by type --------------------------------------------------------------------------------- */
 
 ls_status ls_value_read(const ls_option *option, const char *text, void *field)
@@ -261,6 +268,7 @@ ls_status ls_value_read(const ls_option *option, const char *text, void *field)
     case LS_VALUE_FLAG: return read_flag(option, text, field);
     case LS_VALUE_CHOICE: return read_choice(option, text, field);
     case LS_VALUE_SCHEDULE: return ls_schedule_read(option, text, field);
+    case LS_VALUE_AUGMENT: return ls_augment_parse(text, field);
     default: return read_until(option, text, field);
     }
 }
@@ -284,6 +292,7 @@ void ls_value_write(const ls_option *option, const void *field, char *out, size_
     case LS_VALUE_FLAG: snprintf(out, bytes, "%s", *(const bool *)field ? "yes" : "no"); return;
     case LS_VALUE_CHOICE: snprintf(out, bytes, "%s", option->choice[place]); return;
     case LS_VALUE_SCHEDULE: ls_schedule_write(field, out, bytes); return;
+    case LS_VALUE_AUGMENT: write_augment(field, out, bytes); return;
     case LS_VALUE_UNTIL: write_until(option, field, out, bytes); return;
     default: break;
     }

@@ -20,7 +20,8 @@ enum {
     LS_VALUE_FLAG,     /* bool */
     LS_VALUE_CHOICE,   /* an enumeration; names after place `high` are known but refused */
     LS_VALUE_SCHEDULE, /* ls_schedule, but for its warmup */
-    LS_VALUE_UNTIL     /* ls_until */
+    LS_VALUE_UNTIL,    /* ls_until */
+    LS_VALUE_AUGMENT   /* ls_augment */
 };
 
 /* Digits at *p, which moves past them. False if there are none or the number passes 2^64 - 1. */

@@ -120,6 +120,7 @@ static ls_status open_pipeline(ls_run *run, const ls_progress *start)
     const uint64_t begin = start->epoch * run->steps_per_epoch + start->step_of_epoch;
     const ls_pipeline_config pipeline = {
         .dataset = run->dataset,
+        .augment = config->augment,
         .seed = config->seed,
         .shuffle = config->shuffle,
         .drop_remainder = config->drop_remainder,

@@ -98,6 +98,7 @@ static ls_status open_data_and_model(ls_run *run, const ls_saved_run *saved)
                        "identity %.16s..., expected %.16s... (%s)", config->data,
                        ls_dataset_identity(run->dataset), saved->text[LS_SAVED_IDENTITY],
                        saved->text[LS_SAVED_DATA]);
+    LS_TRY(ls_augment_check(&config->augment, data));
     LS_TRY(open_model(run, resumed ? saved->text[LS_SAVED_MODEL] : NULL));
     LS_TRY(ls_class_weights_create(config->class_weights, run->dataset, &run->class_weight));
     LS_TRY(ls_rules_create(config, &run->model, &run->rule));

@@ -40,7 +40,7 @@ static void test_the_table_has_every_documented_option_once(void **state)
         "schedule", "warmup", "l1", "l2", "p2p", "out", "resume", "init", "until", "check-every",
         "save-every", "timeout", "explain-step", "shuffle", "drop-remainder", "lr-scale",
         "base-batch", "rho", "weight-decay", "clip-value", "clip-norm", "clip-global-norm", "ema",
-        "rules", "class-weights", "metrics",
+        "rules", "class-weights", "metrics", "augment",
     };
     size_t count = 0;
     for (const ls_option *o = ls_option_table(); o->name; o++, count++) {
@@ -153,6 +153,9 @@ static const struct {
     { "check-every", "off", NULL }, { "check-every", "0", "off" }, { "save-every", "50", NULL },
     { "timeout", "2.5", NULL }, { "explain-step", "3", NULL }, { "shuffle", "no", NULL },
     { "drop-remainder", "yes", NULL }, { "drop-remainder", "no", NULL },
+    { "augment", "none", NULL }, { "augment", "crop:4,flip,cutout:8", NULL },
+    { "augment", "cutout:1,brightness:.25,vflip", "vflip,brightness:0.25,cutout:1" },
+    { "augment", "crop:65535,flip,vflip,brightness:1e-300,contrast:0.30000000000000004", NULL },
 };
 
 static void test_every_value_is_written_as_text_that_gives_it_back(void **state)
@@ -424,7 +427,7 @@ static void test_what_makes_the_bits_may_not_change_on_resumption(void **state)
         "clip-global-norm", "ema", "rules",
         "global-batch", "optimizer", "lr", "momentum", "beta1", "beta2", "epsilon", "schedule",
         "warmup", "l1", "l2", "shards", "reduction", "order", "precision", "seed", "shuffle",
-        "drop-remainder", "class-weights", "metrics", NULL
+        "drop-remainder", "class-weights", "metrics", "augment", NULL
     };
     static const char *const extend[] = { "epochs", "steps", "until", NULL };
     for (const ls_option *o = ls_option_table(); o->name; o++) {

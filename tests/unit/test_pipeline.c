@@ -99,13 +99,15 @@ static void feed_destroy(feed *f)
 }
 
 /* Do the batch's arrays hold the samples that its index names? */
-static bool rows_match(const ls_dataset *dataset, const ls_batch *batch)
+static bool rows_match(const ls_pipeline_config *config, const ls_batch *batch)
 {
+    const ls_dataset *dataset = config->dataset;
     const ls_dataset_info *info = ls_dataset_describe(dataset);
     const size_t raw = ls_dataset_raw_bytes(info);
     for (size_t i = 0; i < batch->samples; i++) {
-        float x[64], y[2];
-        ls_dataset_read_raw(dataset, LS_PART_TRAIN, batch->index[i], x);
+        float x[64], scratch[64], y[2];
+        ls_augment_read(&config->augment, dataset, LS_PART_TRAIN, batch->index[i], config->seed,
+                        batch->epoch, scratch, x);
         if (memcmp(x, (const char *)batch->x + i * raw, raw) != 0) return false;
         if (info->task == LS_TASK_CLASSIFY) {
             if (batch->target) return false;
@@ -143,7 +145,7 @@ static bool batch_is_planned(const ls_pipeline_config *config, int rank, const l
         }
     }
     free(plan);
-    return good && row == batch->samples && rows_match(config->dataset, batch);
+    return good && row == batch->samples && rows_match(config, batch);
 }
 
 static void take_all(feed *f)
@@ -214,6 +216,26 @@ static void test_epochs_shorter_than_the_queue_are_kept_apart(void **state)
     feed_create(&f, config);
     take_all(&f);
     feed_destroy(&f);
+}
+
+/* Each sample as its epoch sees it: a function of (seed, epoch, sample). So any other number of
+ * replicas, readers or passes, and a resumption within an epoch, see the same. */
+static void test_samples_are_augmented_as_their_epoch_says(void **state)
+{
+    (void)state;
+    for (int world = 1; world <= 5; world += 2) {
+        feed f;
+        ls_pipeline_config config = config_of(digits, 200, world);
+        config.augment = (ls_augment){ .crop = 2, .flip = true, .contrast = 0.5, .cutout = 3 };
+        config.accumulate = world;
+        config.reader_count = world;
+        config.first_epoch = 2;
+        config.first_step = 6;
+        config.step_count = 12;
+        feed_create(&f, config);
+        take_all(&f);
+        feed_destroy(&f);
+    }
 }
 
 static void test_images_of_bytes_are_staged_as_bytes(void **state)
@@ -333,7 +355,7 @@ static ls_status take_on_rank(int rank, void *arg)
     for (uint64_t t = 0; t < f->config.step_count; t++) {
         ls_batch batch;
         LS_TRY(ls_pipeline_next(f->pipeline, rank, &batch));
-        if (!rows_match(f->config.dataset, &batch)) {
+        if (!rows_match(&f->config, &batch)) {
             return ls_fail(LS_ERR_VERIFY, "rank %d, turn %llu: wrong rows", rank,
                            (unsigned long long)t);
         }
@@ -439,6 +461,7 @@ int main(void)
         cmocka_unit_test(test_ranks_get_the_rows_that_fold_plans),
         cmocka_unit_test(test_any_number_of_readers_and_slots_gives_the_same_batches),
         cmocka_unit_test(test_epochs_shorter_than_the_queue_are_kept_apart),
+        cmocka_unit_test(test_samples_are_augmented_as_their_epoch_says),
         cmocka_unit_test(test_images_of_bytes_are_staged_as_bytes),
         cmocka_unit_test(test_a_short_batch_may_be_larger_for_one_rank),
         cmocka_unit_test(test_without_shuffle_and_remainder),
