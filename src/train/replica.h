@@ -48,7 +48,7 @@ typedef struct {
 /* The samples that one pass looks at, in device memory. */
 typedef struct {
     size_t samples;
-    const uint8_t *bytes;   /* [samples, height, width, channels] forward makes x of them; or NULL */
+    const uint8_t *bytes;   /* the same as x, before forward makes x of them; or NULL */
     float *x;               /* [samples, height, width, channels] */
     const int32_t *label;   /* [samples], or NULL */
     const float *target;    /* [samples, outputs], or NULL */
