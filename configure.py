@@ -24,7 +24,7 @@ import sys
 # -- sources: src/<folder>/<name>.c ------------------------------------------------------------
 SOURCES = {
     "": "crc32c nearest page pool sha256 status thread wait",
-    "device": "device host pcie ring_order topology",
+    "device": "device host host_room paper pcie ring_order topology",
     "kernels": "fold kernels row_merge",
     "kernels/reference": ("activation arena batch_sum batchnorm conv decode dropout gemm loss "
                           "pool shard_sums table tensors whole"),
@@ -34,7 +34,7 @@ SOURCES = {
            "dataset_csv dataset_digits dataset_idx dataset_npy dataset_report dataset_scale "
            "dataset_spec json new_file pipeline run_folder sampler"),
     "train": ("apply builtin class_weights config config_schedule config_value environment "
-              "evaluate explain layers machine metrics model_describe model_init model_ops "
+              "evaluate explain layers machine memory metrics model_describe model_init model_ops "
               "model_options model_parameters model_parse model_shapes model_words optimizer rank "
               "replica resume rules schedule state step trainer"),
     "cli": ("bench bench_allreduce bench_exchange bench_kernel_run bench_kernels bench_step "

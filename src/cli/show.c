@@ -15,10 +15,11 @@
 #include "cli/options.h"
 #include "collectives/ring.h"
 #include "io/dataset.h"
-#include "kernels/fold.h"
+#include "train/memory.h"
 #include "train/model.h"
 #include "train/optimizer.h"
 #include "train/state.h"
+#include "unit.h"
 
 enum { FLAG_TEXT };
 
@@ -51,27 +52,79 @@ static void show_builtin_models(void)
     }
 }
 
-/* Gradient copies of one replica that holds all shards. */
-static int piece_count(const ls_config *config, size_t samples)
+/* The devices whose memory is asked for: one host replica unless told. GPUs that are named need not
+ * be there: nothing is opened. */
+static ls_status choose_devices(const ls_config *config, ls_device_list *list)
 {
-    ls_fold_plan plan;
-    ls_fold_plan_init(&plan, config->shards, 1, 0, config->accumulate, samples);
-    return plan.piece_count;
+    const bool is_given = ls_config_is_given(config, ls_option_find("devices"));
+    const char *text = is_given ? config->devices : "host:1";
+    if (strcmp(text, "auto") == 0 || strcmp(text, "cuda") == 0)
+        return ls_device_list_parse(text, config->p2p, list);
+    return ls_device_list_resolve(text, LS_WORLD_MAX, "", list);
+}
+
+/* What a model says about its data. */
+static ls_dataset_info data_of(const ls_model *model)
+{
+    const ls_shape in = model->layer[0].out;
+    const bool regress = model->loss == LS_LOSS_MSE || model->loss == LS_LOSS_MAE;
+    const size_t outputs = ls_model_outputs(model);
+    return (ls_dataset_info){ .is_image = in.height * in.width > 1, .height = in.height,
+                              .width = in.width, .channels = in.channels,
+                              .task = regress ? LS_TASK_REGRESS : LS_TASK_CLASSIFY,
+                              .classes = regress ? 0 : outputs,
+                              .outputs = regress ? outputs : 0 };
+}
+
+static void print_memory(const ls_config *config, const ls_rank_memory *rank, int world_size)
+{
+    char text[LS_UNIT_BYTES];
+    printf("memory      %s a replica, with global batch %" PRIu64 " on %d replica%s, %s:\n",
+           ls_with_unit((double)rank->device, text), config->global_batch, world_size,
+           world_size == 1 ? "" : "s", ls_optimizer_name(config->optimizer));
+    for (int i = 0; i < LS_MEMORY_PARTS; i++) {
+        size_t bytes = 0;
+        const char *name = ls_memory_part(rank, i, &bytes);
+        printf("            %10s  %s\n", ls_with_unit((double)bytes, text), name);
+    }
+    if (rank->streams > 0)
+        printf("            and %s that the GPU's streams take\n",
+               ls_with_unit((double)rank->streams, text));
+    printf("            and %s of pinned host memory\n",
+           ls_with_unit((double)rank->pinned, text));
+}
+
+static ls_status show_memory(const ls_config *config, const ls_model *model,
+                             const ls_dataset *dataset)
+{
+    ls_config filled = *config;
+    ls_device_list list;
+    LS_TRY(choose_devices(config, &list));
+    if (list.count > filled.shards)
+        return ls_fail(LS_ERR_ARGUMENT, "--devices %s: %d replicas, but only %d shards to share "
+                       "out; use --shards %d or more", config->devices, list.count, filled.shards,
+                       list.count);
+    ls_config_fill(&filled, list.count);
+    ls_rank_memory memory[LS_WORLD_MAX];
+    const ls_dataset_info made = data_of(model);
+    const ls_dataset_info *data = dataset ? ls_dataset_describe(dataset) : &made;
+    LS_TRY(ls_memory_measure(&filled, model, data, dataset, &list, memory));
+    print_memory(&filled, ls_memory_fullest(memory, list.count), list.count);
+    return LS_OK;
 }
 
 static ls_status describe_model(const ls_config *config, const char *text,
-                                const ls_dataset_info *data)
+                                const ls_dataset *dataset)
 {
-    ls_config filled = *config;
-    ls_config_fill(&filled, 1);
     ls_model model;
-    LS_TRY(ls_model_init(&model, config->model, text, data));
+    LS_TRY(ls_model_init(&model, config->model, text,
+                         dataset ? ls_dataset_describe(dataset) : NULL));
     char *page = NULL;
-    const size_t samples = (size_t)filled.global_batch;
-    const ls_status status =
-        ls_model_describe(&model, samples, piece_count(&filled, samples),
-                          ls_state_arena_count(&filled) - 1, &page);
-    if (status == LS_OK) fputs(page, stdout);
+    ls_status status = ls_model_describe(&model, &page);
+    if (status == LS_OK) {
+        fputs(page, stdout);
+        status = show_memory(config, &model, dataset);
+    }
     free(page);
     ls_model_free(&model);
     return status;
@@ -86,9 +139,7 @@ static ls_status show_model(const ls_invocation *v, const ls_config *config)
         fputs(text, stdout);
     } else if (status == LS_OK) {
         if (config->data[0]) status = ls_dataset_open(config->data, &dataset);
-        if (status == LS_OK) {
-            status = describe_model(config, text, dataset ? ls_dataset_describe(dataset) : NULL);
-        }
+        if (status == LS_OK) status = describe_model(config, text, dataset);
     }
     ls_dataset_close(dataset);
     free(text);
@@ -196,15 +247,17 @@ static ls_status run_show(const ls_invocation *v, int *exit_code)
     return show_model(v, &config);
 }
 
-static const char *const show_options[] = { "data", "global-batch", "optimizer", "ema",
-                                            "shards", "accumulate", NULL };
+static const char *const show_options[] = { "data", "devices", "global-batch", "replica-batch",
+                                            "optimizer", "ema", "shards", "accumulate",
+                                            "allreduce", "p2p", "bucket", NULL };
 
 const ls_command ls_command_show = {
     .name = "show",
     .arguments = "[MODEL | CHECKPOINT | ring N] [option ...]",
     .summary = "a model, a checkpoint, or the ring's schedule",
     .about =
-        "MODEL: layers, shapes, parameters, work and memory; --data gives `auto` its sizes.\n"
+        "MODEL: layers, shapes, parameters, work, and the memory of a replica for the batch and the\n"
+        "devices that are named (GPUs need not be there); --data gives `auto` its sizes.\n"
         "CHECKPOINT (a file or a run folder): SHA-256 of each group of tensors (the same for\n"
         "equal bits), step, numerics class, model, configuration.\n"
         "ring N: what N ranks send, receive and add at each ring step.\n"

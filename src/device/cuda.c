@@ -81,6 +81,14 @@ static void memory_release(ls_device *device, void *memory)
         (void)context->driver->mem_free(address_of(memory));
 }
 
+static ls_status room(ls_device *device, size_t *bytes)
+{
+    ls_cuda_context *context = context_of(device);
+    size_t total = 0;
+    LS_TRY(ls_cuda_context_enter(context));
+    return CALL(context, mem_info, (bytes, &total), "asking for the memory that is free");
+}
+
 /* What the system lets a process pin, as `ulimit -l` tells it; containers often set it low. */
 static void pinned_limit(char *text, size_t text_bytes)
 {
@@ -340,6 +348,7 @@ static const ls_device_ops cuda_ops = {
     .copy = copy,
     .fill = fill,
     .reach = reach,
+    .room = room,
     .close = close_device,
 };
 

@@ -108,6 +108,12 @@ void ls_device_release(ls_device *device, void *memory)
     device->ops->release(device, memory);
 }
 
+ls_status ls_device_room(ls_device *device, size_t *bytes)
+{
+    *bytes = SIZE_MAX;
+    return device->ops->room == NULL ? LS_OK : device->ops->room(device, bytes);
+}
+
 ls_status ls_pinned_alloc(ls_device *device, size_t bytes, void **out)
 {
     *out = NULL;

@@ -63,6 +63,7 @@ typedef struct {
     ls_status (*copy)(ls_stream *, void *to, const void *from, size_t bytes, int direction);
     ls_status (*fill)(ls_stream *, void *to, unsigned char value, size_t bytes);
     ls_status (*reach)(ls_device *, ls_device *other); /* NULL: nothing has to be done */
+    ls_status (*room)(ls_device *, size_t *bytes);     /* NULL: not known */
     void (*close)(ls_device *);
 } ls_device_ops;
 
@@ -108,6 +109,10 @@ void ls_device_init(ls_device *device, ls_device_kind kind, int ordinal, const l
  * what reads it unwritten is seen). Message of a failure: bytes asked, device. */
 LS_MUST_USE ls_status ls_device_alloc(ls_device *device, size_t bytes, void **out);
 void ls_device_release(ls_device *device, void *memory); /* accepts NULL */
+
+/* Device memory that is free now, of all that the device has; SIZE_MAX where that is not known, as
+ * on a host device, whose memory is the machine's (host_room.h). Errors: DEVICE. */
+LS_MUST_USE ls_status ls_device_room(ls_device *device, size_t *bytes);
 
 /* Host memory that asynchronous copies may use. */
 LS_MUST_USE ls_status ls_pinned_alloc(ls_device *device, size_t bytes, void **out);

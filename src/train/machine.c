@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "train/explain.h"
+#include "train/memory.h"
 #include "train/run.h"
 
 enum { EVALUATION_ROWS = 64, PIPELINE_DEPTH = 3 };
@@ -113,12 +114,11 @@ static ls_status open_rank(ls_run *run, int rank)
     return LS_OK;
 }
 
-static ls_status open_pipeline(ls_run *run, const ls_progress *start)
+static ls_pipeline_config pipeline_config(const ls_run *run, const ls_progress *start)
 {
     const ls_config *config = &run->config;
-    void *staging[LS_WORLD_MAX];
     const uint64_t begin = start->epoch * run->steps_per_epoch + start->step_of_epoch;
-    const ls_pipeline_config pipeline = {
+    return (ls_pipeline_config){
         .dataset = run->dataset,
         .augment = config->augment,
         .seed = config->seed,
@@ -137,22 +137,32 @@ static ls_status open_pipeline(ls_run *run, const ls_progress *start)
                                          : UINT64_MAX,
         .group = run->group,
     };
-    for (int r = 0; r < run->world_size; r++) {
-        ls_rank *k = &run->rank[r];
-        LS_TRY(ls_pinned_alloc(k->device, ls_pipeline_staging_bytes(&pipeline, r),
-                               &k->batch_memory));
-        staging[r] = k->batch_memory;
-    }
-    return ls_pipeline_create(&pipeline, staging, &run->pipeline);
 }
 
-ls_status ls_machine_open(ls_run *run, const ls_progress *start)
+static ls_status open_staging(ls_run *run, const ls_pipeline_config *pipeline)
+{
+    for (int r = 0; r < run->world_size; r++) {
+        ls_rank *k = &run->rank[r];
+        LS_TRY(ls_pinned_alloc(k->device, ls_pipeline_staging_bytes(pipeline, r),
+                               &k->batch_memory));
+    }
+    return LS_OK;
+}
+
+static ls_status open_pipeline(ls_run *run, const ls_pipeline_config *pipeline)
+{
+    void *staging[LS_WORLD_MAX];
+    for (int r = 0; r < run->world_size; r++) staging[r] = run->rank[r].batch_memory;
+    return ls_pipeline_create(pipeline, staging, &run->pipeline);
+}
+
+static void plan_replicas(ls_run *run, const ls_dataset_info *data)
 {
     const ls_config *config = &run->config;
     run->replica_config = (ls_replica_config){
         .model = &run->model,
-        .data = ls_dataset_describe(run->dataset),
-        .table = ls_dataset_table(run->dataset),
+        .data = data,
+        .table = run->dataset ? ls_dataset_table(run->dataset) : NULL,
         .world_size = run->world_size,
         .shard_count = config->shards,
         .accumulate = config->accumulate,
@@ -165,13 +175,35 @@ ls_status ls_machine_open(ls_run *run, const ls_progress *start)
         .seed = config->seed,
         .training = true,
     };
-    LS_TRY(open_devices(run));
+}
+
+/* All that takes memory, on devices that are open. */
+static ls_status open_memory(ls_run *run, const ls_pipeline_config *pipeline)
+{
     LS_TRY(open_comm(run));
     for (int r = 0; r < run->world_size; r++) LS_TRY(open_rank(run, r));
-    if (config->explain_step > 0) LS_TRY(ls_explanation_create(run));
+    return run->dataset ? open_staging(run, pipeline) : LS_OK;
+}
+
+ls_status ls_machine_open_memory(ls_run *run, const ls_dataset_info *data)
+{
+    plan_replicas(run, data);
+    LS_TRY(open_devices(run));
+    const ls_pipeline_config pipeline = pipeline_config(run, &(ls_progress){ .epoch = 0 });
+    return open_memory(run, &pipeline);
+}
+
+ls_status ls_machine_open(ls_run *run, const ls_progress *start)
+{
+    plan_replicas(run, ls_dataset_describe(run->dataset));
+    LS_TRY(open_devices(run));
+    LS_TRY(ls_memory_check(run));
+    const ls_pipeline_config pipeline = pipeline_config(run, start);
+    LS_TRY(open_memory(run, &pipeline));
+    if (run->config.explain_step > 0) LS_TRY(ls_explanation_create(run));
     LS_TRY(ls_evaluation_job_init(&run->test, run->dataset, LS_PART_TEST, run->world_size,
                                   run->group, 0, false));
-    return open_pipeline(run, start);
+    return open_pipeline(run, &pipeline);
 }
 
 /* -- closing ----------------------------------------------------------------------------------- */

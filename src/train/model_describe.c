@@ -1,20 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* model_describe.c -- a model in numbers: layers, shapes, parameters, work, memory.
+/* model_describe.c -- a model in numbers: layers, shapes, parameters, work. (Memory: memory.h.)
  *
  * Work is counted in multiply-adds of one sample, one per tap of a window and per weight of a
  * dense layer, taps on padding included; each is two FLOPs. Forward does each once, backward twice
  * (for the gradient of the weights, and of the input), but once for the first layer with weights,
- * since nobody needs the gradient of the samples.
- *
- * Memory is what replica.h carves: weights, slots, one gradient arena per piece, the output of each
- * layer that makes one (flatten is a view), and two gradients of the largest output.
+ * since nobody needs the gradient of the samples. Layers that the loss does not depend on are not
+ * counted, nor is what costs far less: batch normalisation, activations, pooling, sums.
  */
 #include <stdio.h>
 
 #include "page.h"
 #include "train/model.h"
 #include "train/model_parse.h"
-#include "unit.h"
 
 /* Multiply-adds of one sample in one layer. */
 static double layer_macs(const ls_layer *layer)
@@ -30,7 +27,7 @@ void ls_model_macs(const ls_model *model, double *forward, double *step)
 {
     *forward = *step = 0;
     for (int i = 0; i < model->layer_count; i++) {
-        const double macs = layer_macs(&model->layer[i]);
+        const double macs = model->layer[i].is_used ? layer_macs(&model->layer[i]) : 0;
         const bool is_first = *forward == 0;
         *forward += macs;
         *step += macs * (is_first ? 2 : 3);
@@ -56,6 +53,8 @@ static const char *with_commas(size_t n, char out[32])
 /* What the layer does, as the model file says it. */
 static void op_text(const ls_layer *layer, char out[96])
 {
+    static const char *const activations[] = { "relu", "leakyrelu", "sigmoid", "tanh", "gelu",
+                                               "silu" };
     const ls_conv_shape *conv = &layer->conv;
     const ls_pool_shape *pool = &layer->pool;
     const char *relu = layer->relu ? " relu" : "";
@@ -66,19 +65,44 @@ static void op_text(const ls_layer *layer, char out[96])
                  conv->stride_height, conv->stride_width, relu);
         break;
     case LS_OP_DENSE: snprintf(out, 96, "dense%s", relu); break;
+    case LS_OP_BATCHNORM: snprintf(out, 96, "batchnorm%s", relu); break;
     case LS_OP_MAX_POOL:
-        snprintf(out, 96, "maxpool %zux%zu stride %zux%zu", pool->window_height,
+    case LS_OP_AVERAGE_POOL:
+        snprintf(out, 96, "%spool %zux%zu stride %zux%zu",
+                 layer->op == LS_OP_MAX_POOL ? "max" : "avg", pool->window_height,
                  pool->window_width, pool->stride_height, pool->stride_width);
         break;
+    case LS_OP_ZERO_PAD: snprintf(out, 96, "zeropad"); break;
     case LS_OP_FLATTEN: snprintf(out, 96, "flatten"); break;
-    default: snprintf(out, 96, "relu"); break;
-    case LS_OP_DROPOUT: snprintf(out, 96, "dropout %g", layer->rate); break;
+    case LS_OP_ACTIVATION: snprintf(out, 96, "%s", activations[layer->activation]); break;
+    case LS_OP_DROPOUT:
+        snprintf(out, 96, "%sdropout %g", layer->is_spatial ? "spatial" : "", layer->rate);
+        break;
+    case LS_OP_ADD: snprintf(out, 96, "add%s", relu); break;
+    case LS_OP_MULTIPLY: snprintf(out, 96, "multiply"); break;
+    case LS_OP_CONCAT: snprintf(out, 96, "concat"); break;
     }
 }
 
-static size_t parameter_count(const ls_model *model, int index)
+static size_t layer_parameters(const ls_model *model, const ls_layer *layer)
 {
-    return index < 0 ? 0 : model->parameter[index].count;
+    const int own[] = { layer->kernel, layer->bias, layer->gamma, layer->beta };
+    size_t count = 0;
+    for (int i = 0; i < 4; i++) {
+        if (own[i] >= 0) count += model->parameter[own[i]].count;
+    }
+    return count;
+}
+
+/* Where the layer's inputs come from, if not from the line above alone. */
+static void print_inputs(FILE *out, const ls_model *model, int l)
+{
+    const ls_layer *layer = &model->layer[l];
+    if (layer->input_count == 0 || (layer->input_count == 1 && layer->input[0] == l - 1)) return;
+    fputs("  from", out);
+    for (int i = 0; i < layer->input_count; i++) {
+        fprintf(out, " %s", model->layer[layer->input[i]].name);
+    }
 }
 
 static void print_layers(FILE *out, const ls_model *model)
@@ -89,68 +113,40 @@ static void print_layers(FILE *out, const ls_model *model)
         const ls_layer *layer = &model->layer[i];
         char op[96], shape[LS_SHAPE_TEXT_BYTES], parameters[32], macs[32];
         op_text(layer, op);
-        with_commas(parameter_count(model, layer->kernel) + parameter_count(model, layer->bias),
-                    parameters);
+        with_commas(layer_parameters(model, layer), parameters);
         with_commas((size_t)layer_macs(layer), macs);
-        fprintf(out, "%-16s %-32s %-14s %13s %13s\n", layer->name, op,
+        fprintf(out, "%-16s %-32s %-14s %13s %13s", layer->name, op,
                 ls_shape_text(layer->out, shape), parameters, macs);
+        print_inputs(out, model, i);
+        fputs(layer->is_used ? "\n" : "  (unused: the loss does not depend on it)\n", out);
     }
-    fprintf(out, "loss: %s\n", ls_model_loss_name(model->loss));
+    fprintf(out, "loss: %s", ls_model_loss_name(model->loss));
+    if (model->smoothing > 0) fprintf(out, " smoothing=%g", model->smoothing);
+    fputc('\n', out);
 }
 
-/* Floats per sample that a replica keeps: outputs, and the two gradients that pass back. */
-static void count_activations(const ls_model *model, size_t *outputs, size_t *gradients)
+static void print_totals(FILE *out, const ls_model *model)
 {
-    *outputs = *gradients = 0;
-    for (int i = 0; i < model->layer_count; i++) {
-        const ls_layer *layer = &model->layer[i];
-        const size_t floats = ls_shape_floats(layer->out);
-        if (layer->op != LS_OP_FLATTEN) *outputs += floats;
-        if (layer->op == LS_OP_MAX_POOL) *outputs += (floats + 3) / 4; /* a byte per place */
-        if (floats > *gradients) *gradients = floats;
-    }
-    *gradients *= 2;
-}
-
-static void print_memory(FILE *out, const ls_model *model, size_t samples, int piece_count,
-                         int slot_count)
-{
-    size_t outputs, gradients;
-    count_activations(model, &outputs, &gradients);
-    const double float_bytes = sizeof(float);
-    const double arena = float_bytes * (double)model->arena_floats;
-    const double rows = float_bytes * (double)samples;
-    const struct {
-        const char *what;
-        double bytes;
-    } part[] = { { "weights", arena },
-                 { "optimizer", arena * slot_count },
-                 { "gradients", arena * piece_count },
-                 { "outputs of layers", rows * (double)outputs },
-                 { "gradients of outputs", rows * (double)gradients } };
-    double sum = 0;
-    char text[LS_UNIT_BYTES];
-    for (int i = 0; i < 5; i++) sum += part[i].bytes;
-    fprintf(out, "memory      about %s a replica with %zu samples:\n", ls_with_unit(sum, text),
-            samples);
-    for (int i = 0; i < 5; i++) {
-        fprintf(out, "            %10s  %s\n", ls_with_unit(part[i].bytes, text), part[i].what);
+    size_t fixed = 0;
+    char text[32];
+    fprintf(out, "\nparameters  %s in %d tensors\n", with_commas(model->parameter_total, text),
+            model->parameter_count);
+    for (int i = 0; i < model->statistic_count; i++) fixed += model->statistic[i].count;
+    if (fixed > 0) {
+        fprintf(out, "            %s in %d tensors that are not trained: moving means and "
+                "variances\n", with_commas(fixed, text), model->statistic_count);
     }
 }
 
-ls_status ls_model_describe(const ls_model *model, size_t samples, int piece_count,
-                            int slot_count, char **text)
+ls_status ls_model_describe(const ls_model *model, char **text)
 {
     ls_page page;
-    char total[32];
     double forward, step;
     ls_model_macs(model, &forward, &step);
     LS_TRY(ls_page_begin(&page));
     print_layers(page.out, model);
-    fprintf(page.out, "\nparameters  %s in %d tensors\n",
-            with_commas(model->parameter_total, total), model->parameter_count);
+    print_totals(page.out, model);
     fprintf(page.out, "work        %.4g MFLOP a sample forward, %.4g MFLOP with backward\n",
             2e-6 * forward, 2e-6 * step);
-    print_memory(page.out, model, samples, piece_count, slot_count);
     return ls_page_end(&page, text);
 }

@@ -16,8 +16,9 @@ enum { CARVE_UNIT = 128 }; /* bytes: an arena's alignment, and a GPU's cache lin
 #define BOUNCE_BYTES ((size_t)1 << 20)
 
 typedef struct {
-    char *base;  /* NULL: count only */
-    size_t used; /* bytes */
+    char *base;     /* NULL: count only */
+    size_t used;    /* bytes */
+    size_t counted; /* of them, before the part that is being handed out */
 } carver;
 
 static void *carve(carver *c, size_t bytes)
@@ -25,6 +26,14 @@ static void *carve(carver *c, size_t bytes)
     void *place = c->base ? c->base + c->used : NULL;
     c->used += (bytes + CARVE_UNIT - 1) / CARVE_UNIT * CARVE_UNIT;
     return place;
+}
+
+/* The bytes of a part that has been handed out. */
+static size_t end_part(carver *c)
+{
+    const size_t part = c->used - c->counted;
+    c->counted = c->used;
+    return part;
 }
 
 static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
@@ -141,20 +150,27 @@ static size_t layout(ls_replica *r, const ls_replica_config *config, int rank, c
     const size_t arena = model->arena_floats * sizeof(float);
     const size_t pass = pass_capacity(config, rank);
     r->weights = carve(&c, arena);
+    r->parts.weights = end_part(&c);
     if (config->training) {
         for (int s = 0; s < config->slot_count; s++) r->slot[s] = carve(&c, arena);
         if (config->average) r->average = carve(&c, arena);
+        r->parts.slots = end_part(&c);
         r->gradients = carve(&c, arena * (size_t)piece_count);
+        r->parts.gradients = end_part(&c);
         for (int i = 0; i < 2; i++)
             r->gradient_of[i] = carve(&c, pass * largest_activation(model) * sizeof(float));
+        r->parts.activation_gradients = end_part(&c);
     }
     layout_activations(r, model, pass, &c);
+    r->parts.activations = end_part(&c);
     layout_samples(r, config, rank, &c);
+    r->parts.samples = end_part(&c);
     r->table_device = carve(&c, (size_t)model->parameter_count * sizeof(ls_arena_tensor));
     r->step_device = carve(&c, (size_t)model->parameter_count * sizeof(ls_tensor_step));
     r->results_bytes = layout_results(&r->results, config, NULL);
     char *results = carve(&c, r->results_bytes);
     layout_results(&r->results, config, results);
+    r->parts.other = end_part(&c);
     return c.used;
 }
 

@@ -68,6 +68,14 @@ typedef struct {
     ls_shard_sum *shard_sum;   /* [shard_count] rows of all shards, own ones first computed here */
 } ls_results;
 
+/* Bytes of a replica's device memory by what they are for; they sum to the whole. */
+typedef struct {
+    size_t weights, slots, gradients; /* arenas */
+    size_t activations, activation_gradients;
+    size_t samples;                   /* and what the loss makes of them */
+    size_t other;                     /* tables and results */
+} ls_replica_parts;
+
 typedef struct {
     int rank;
     const ls_replica_config *config; /* borrowed */
@@ -99,6 +107,7 @@ typedef struct {
     size_t results_bytes;
     ls_arena_tensor *table_device;   /* [parameters] */
     ls_tensor_step *step_device;     /* [parameters] */
+    ls_replica_parts parts;
 
     void *pinned;                    /* owned; pinned host memory */
     ls_results results_host;         /* the same layout in `pinned` */

@@ -88,6 +88,11 @@ struct ls_run {
  * and steps are decided; `start` is where its batches begin. After an error what was made is freed
  * by ls_machine_close, as after success. Errors: MEMORY, DEVICE, ARGUMENT. */
 LS_MUST_USE ls_status ls_machine_open(ls_run *run, const ls_progress *start);
+
+/* machine.c: only what takes memory on the way: for a run on paper (memory.c), which may have no
+ * data set, only what is known of one. Errors and closing: as ls_machine_open. */
+LS_MUST_USE ls_status ls_machine_open_memory(ls_run *run, const ls_dataset_info *data);
+
 void ls_machine_close(ls_run *run); /* accepts one of which nothing was opened */
 
 /* machine.c: after a failure, may memory be freed? Not while a device may still write into it.

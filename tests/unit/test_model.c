@@ -550,7 +550,7 @@ static void test_a_description_adds_up(void **state)
     (void)state;
     ls_model m = model_of(ls_model_builtin("cifar10-cnn"), &cifar);
     char *text = NULL;
-    assert_int_equal(ls_model_describe(&m, 64, 1, 2, &text), LS_OK);
+    assert_int_equal(ls_model_describe(&m, &text), LS_OK);
     assert_non_null(strstr(text, "30x30x32"));
     assert_non_null(strstr(text, "462,410 in 6 tensors"));
     assert_non_null(strstr(text, "2.478 MFLOP a sample forward, 5.879 MFLOP with backward"));
