@@ -168,7 +168,7 @@ static void plan_replicas(ls_run *run, const ls_dataset_info *data)
         .accumulate = config->accumulate,
         .global_batch = config->global_batch,
         .capacity_min = EVALUATION_ROWS,
-        .weighted = run->class_weight || ls_dataset_describe(run->dataset)->weighted,
+        .weighted = run->class_weight || data->weighted,
         .slot_count = ls_optimizer_slot_count(config->optimizer),
         .rule = run->rule,
         .average = config->ema > 0,

@@ -34,8 +34,8 @@ const ls_rank_memory *ls_memory_fullest(const ls_rank_memory *rank, int count);
 enum { LS_MEMORY_PARTS = 7 };
 const char *ls_memory_part(const ls_rank_memory *rank, int part, size_t *bytes);
 
-/* Does what a place needs fit? `place` is "host" or a GPU's name, `why` says of what `room` is left.
- * Errors: MEMORY, with what is needed, what is there, and what to change. */
+/* Does what a place needs fit? `place` is "host" or a GPU's name, `why` says what `room` is left
+ * of. Errors: MEMORY, with what is needed, what is there, and what to change. */
 LS_MUST_USE ls_status ls_memory_compare(const ls_config *config, const ls_rank_memory *fullest,
                                         const char *place, bool is_gpu, size_t needed,
                                         size_t room, const char *why);
