@@ -11,6 +11,7 @@
 
 #include "device/host_room.h"
 #include "device/paper.h"
+#include "train/rules.h"
 #include "train/run.h"
 #include "unit.h"
 
@@ -50,9 +51,11 @@ ls_status ls_memory_measure(const ls_config *config, const ls_model *model,
     run->world_size = list->count;
     run->threads = 1;
     run->observer = &observer;
-    const ls_status status = ls_machine_open_memory(run, data);
+    ls_status status = ls_rules_create(&run->config, &run->model, &run->rule);
+    if (status == LS_OK) status = ls_machine_open_memory(run, data);
     for (int r = 0; r < list->count && status == LS_OK; r++) read_rank(&run->rank[r], &out[r]);
     ls_machine_close(run);
+    free(run->rule);
     free(run);
     return status;
 }

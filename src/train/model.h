@@ -149,7 +149,7 @@ void ls_model_init_weights(const ls_model *model, uint64_t seed, float *arena);
 /* The same of the statistics' arena ([statistic_floats]): mean 0, variance 1. */
 void ls_model_init_statistics(const ls_model *model, float *arena);
 
-/* What `lockstep show MODEL` prints first: layers, shapes, parameters, FLOPs. The caller owns it. */
+/* What `lockstep show MODEL` prints first: layers, shapes, weights, work; the caller owns it. */
 LS_MUST_USE ls_status ls_model_describe(const ls_model *model, char **text);
 
 #endif
