@@ -30,7 +30,7 @@ SOURCES = {
                           "pool shard_sums table tensors whole"),
     "collectives": ("all_reduce bucket comm comm_create gather ledger link overdue "
                     "reduce_direct reduce_ring rendezvous ring ring_describe tree"),
-    "io": ("augment checkpoint checkpoint_header csv data_file dataset dataset_cifar10 "
+    "io": ("augment checkpoint checkpoint_header csv data_file dataset dataset_cifar "
            "dataset_csv dataset_digits dataset_idx dataset_npy dataset_report dataset_scale "
            "dataset_spec json new_file pipeline run_folder sampler"),
     "train": ("apply builtin class_weights config config_schedule config_value environment "
@@ -88,7 +88,7 @@ TEST_SUPPORT = ("conformance convolution data_folder faulty_device fresh_process
                 "reference training virtual_driver virtual_machine")
 # check, check-asan, check-tsan
 TESTS = ("test_activation test_all_reduce test_arena test_augment test_batch_sum test_batchnorm "
-         "test_bench test_broken_data test_bucket test_checkpoint test_cifar10 test_cli "
+         "test_bench test_broken_data test_bucket test_checkpoint test_cifar10 test_cifar100 test_cli "
          "test_config test_conv test_crc32c test_csv test_dataset test_decode test_device "
          "test_dropout test_faults test_fold test_gemm test_gradients test_idx test_json "
          "test_kernels test_late_streams test_link test_loss test_model test_nearest "

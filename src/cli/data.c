@@ -37,6 +37,7 @@ const ls_command ls_command_data = {
         "\n"
         "  digits                      8x8 optical digits, built in\n"
         "  cifar10:DIR                 the binary release\n"
+        "  cifar100:DIR[,label=fine|coarse]\n"
         "  idx:DIR                     MNIST's layout, unpacked\n"
         "  csv:FILE[,label=last|first|N][,header=no|yes][,task=class|regress][,outputs=K]\n"
         "      [,test=every:5|FILE|none]\n"

@@ -23,7 +23,8 @@
 #include "sha256.h"
 
 static const ls_dataset_format *const formats[] = {
-    &ls_dataset_digits, &ls_dataset_cifar10, &ls_dataset_idx, &ls_dataset_csv, &ls_dataset_npy,
+    &ls_dataset_digits, &ls_dataset_cifar10, &ls_dataset_cifar100,
+    &ls_dataset_idx,    &ls_dataset_csv,     &ls_dataset_npy,
 };
 enum { FORMAT_COUNT = (int)(sizeof formats / sizeof formats[0]) };
 

@@ -9,6 +9,7 @@
  *
  *   digits         built in: 8x8x1, 10 classes; every fifth sample is test
  *   cifar10:DIR    the binary release: data_batch_*.bin, test_batch.bin
+ *   cifar100:DIR[,label=fine|coarse]    the binary release: train.bin, test.bin
  *   idx:DIR        MNIST layout: {train,t10k}-{images-idx3,labels-idx1}-ubyte
  *   csv:FILE[,label=last|first|N][,header=no|yes][,task=class|regress][,outputs=K]
  *           [,weights=last|first|N][,test=every:5|FILE|none]

@@ -127,8 +127,8 @@ typedef struct {
     ls_status (*open)(ls_dataset *dataset);
 } ls_dataset_format;
 
-extern const ls_dataset_format ls_dataset_digits, ls_dataset_cifar10, ls_dataset_idx,
-    ls_dataset_csv, ls_dataset_npy;
+extern const ls_dataset_format ls_dataset_digits, ls_dataset_cifar10, ls_dataset_cifar100,
+    ls_dataset_idx, ls_dataset_csv, ls_dataset_npy;
 
 /* Open `path`, or DIR/NAME, and keep it with the data set. */
 LS_MUST_USE ls_status ls_dataset_file(ls_dataset *dataset, const char *path, const char *expected,

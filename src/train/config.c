@@ -51,7 +51,7 @@ static_assert(sizeof(ls_p2p) == sizeof(int), "an enumeration is as wide as int")
 static const ls_option options[] = {
     { "model", "MODEL", "a built-in model's name, or a model file", "",
       LS_OPTION_FREE, TEXT(model) },
-    { "data", "SPEC", "digits, cifar10:DIR, idx:DIR, csv:FILE or npy:X,Y", "Data",
+    { "data", "SPEC", "digits, cifar10:DIR, cifar100:DIR, idx:DIR, csv:FILE or npy:X,Y", "Data",
       LS_OPTION_FREE, TEXT(data) },
     { "shuffle", "yes|no", "deal the samples of each epoch in a new order", "Data",
       LS_OPTION_BITS, FLAG(shuffle) },

@@ -388,7 +388,7 @@ static void test_held_batches_are_not_overwritten_and_the_wait_for_more_ends(voi
     (void)state;
     feed f;
     ls_group *group = NULL;
-    assert_int_equal(ls_group_create(1, 0.05, &group), LS_OK);
+    assert_int_equal(ls_group_create(1, 0.5, &group), LS_OK);
     ls_pipeline_config config = config_of(digits, 50, 1);
     config.group = group;
     feed_create(&f, config);
