@@ -60,7 +60,7 @@ GPU_SOURCES = {
 }
 # Device code: src/<name>.cu. The ops' kernels, and the link probe's.
 CUDA_KERNELS = [f"kernels/cuda/{name}" for name in (
-    "activation arena batch_sum conv decode dropout gemm loss pool shard_sums tensors "
+    "activation arena batch_sum batchnorm conv decode dropout gemm loss pool shard_sums tensors "
     "weight_gradient whole").split()]
 CUDA_PROBE = "device/probe"
 # What src/embed.S includes.
@@ -88,15 +88,15 @@ TEST_SUPPORT = ("conformance convolution data_folder faulty_device fresh_process
                 "reference training virtual_driver virtual_machine")
 # check, check-asan, check-tsan
 TESTS = ("test_activation test_all_reduce test_arena test_augment test_batch_sum test_batchnorm "
-         "test_bench test_broken_data test_bucket test_checkpoint test_cifar10 test_cifar100 test_cli "
-         "test_config test_conv test_crc32c test_csv test_dataset test_decode test_device "
-         "test_dropout test_faults test_fold test_gemm test_gradients test_idx test_json "
-         "test_kernels test_late_streams test_link test_loss test_model test_nearest "
-         "test_model_graph test_npy "
-         "test_numerics test_optimizer test_pcie test_pipeline test_pool test_protocol "
-         "test_resume test_ring test_ring_order test_run_folder test_sampler test_schedule "
-         "test_semantics test_sha256 test_shard_sums test_status test_thread test_topology "
-         "test_tree test_vgpu_driver test_vgpu_launch test_vgpu_order test_vgpu_ptx test_whole")
+         "test_bench test_broken_data test_bucket test_checkpoint test_cifar10 test_cifar100 "
+         "test_cli test_config test_conv test_crc32c test_csv test_dataset test_decode "
+         "test_device test_dropout test_faults test_fold test_gemm test_gradients test_idx "
+         "test_json test_kernels test_late_streams test_link test_loss test_model "
+         "test_model_graph test_nearest test_npy test_numerics test_optimizer test_pcie "
+         "test_pipeline test_pool test_protocol test_resume test_ring test_ring_order "
+         "test_run_folder test_sampler test_schedule test_semantics test_sha256 test_shard_sums "
+         "test_status test_thread test_topology test_tree test_vgpu_driver test_vgpu_launch "
+         "test_vgpu_order test_vgpu_ptx test_whole")
 # check only: whole trainings, too slow under a sanitizer
 TESTS_HOST = "test_golden test_lockstep"
 # check-long: exhaustive sweeps
@@ -108,8 +108,8 @@ TESTS_OF_PROGRAM = "test_bench test_cli long_kills"
 TESTS_OF_VGPU = "test_vgpu_driver test_vgpu_launch test_vgpu_order test_vgpu_ptx"
 
 # check-cuda, check-cuda-asan, check-cuda-tsan: on the virtual GPU
-TESTS_CUDA = ("test_cuda_conformance test_cuda_decode test_cuda_device test_cuda_elements "
-              "test_cuda_products test_cuda_train")
+TESTS_CUDA = ("test_cuda_batchnorm test_cuda_conformance test_cuda_decode test_cuda_device "
+              "test_cuda_elements test_cuda_products test_cuda_train")
 # check-cuda-long
 TESTS_CUDA_LONG = "long_cuda_faults"
 

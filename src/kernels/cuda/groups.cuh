@@ -30,4 +30,25 @@ LS_INLINE uint32_t leaf_of_group(const ls_cuda_groups &g, uint32_t group)
     return leaf;
 }
 
+/* Sums that wait: the fold's temporaries (at most 6 for LS_SHARD_MAX leaves, fold.c), then the
+ * stack of a leaf's groups, of which there are at most 2^20. */
+enum { WAITING = 28 };
+
+typedef float waiting_column[LS_CUDA_FOLD_THREADS];
+
+/* The tree over groups first .. end-1; partials lie `step` apart. */
+LS_INLINE float leaf_sum(const float *partial, size_t step, uint32_t first, uint32_t end,
+                         waiting_column *stack)
+{
+    float sum = 0.0f;
+    int depth = 0;
+    for (uint32_t group = first; group < end; group++) {
+        sum = partial[group * step];
+        int adds = ls_tree_adds_after(group - first, end - first);
+        for (; adds > 0; adds--) sum = stack[--depth][threadIdx.x] + sum;
+        stack[depth++][threadIdx.x] = sum;
+    }
+    return sum;
+}
+
 #endif

@@ -28,6 +28,8 @@ static const char *const kernels[] = {
     "ls_conv_input_gradient_large", "ls_conv_input_gradient_medium",
     "ls_conv_input_gradient_small",
     "ls_weight_gradient_few", "ls_weight_gradient_many", "ls_weight_gradient_fold",
+    "ls_batchnorm", "ls_batchnorm_gradient", "ls_batchnorm_gradient_slices", "ls_batchnorm_merge",
+    "ls_batchnorm_merge_sums", "ls_batchnorm_rows", "ls_batchnorm_squares",
     "ls_batch_sum", "ls_batch_fold", "ls_shard_sums",
     "ls_max_pool", "ls_max_pool_gradient",
     "ls_average_pool", "ls_average_pool_gradient",

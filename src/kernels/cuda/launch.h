@@ -42,4 +42,13 @@ ls_cuda_patches ls_cuda_patches_of(const ls_conv_shape *shape, const float *x);
 /* Errors: ARGUMENT (a sample, a filter or the places are too many for 32 bits). */
 LS_MUST_USE ls_status ls_cuda_conv_fits(const char *op, const ls_conv_shape *shape);
 
+/* Errors: ARGUMENT (a fold with more temporaries than device code has room for). */
+LS_MUST_USE ls_status ls_cuda_fold_fits(const char *op, const ls_fold *fold);
+
+/* Batch sums over `rows` rows of `width` places a sample, not yet cut into groups. */
+ls_cuda_groups ls_cuda_groups_of(const ls_fold *fold, size_t rows, size_t width);
+
+/* Groups of 2^log2 slices. Returns how many there are. */
+size_t ls_cuda_cut_into_groups(ls_cuda_groups *groups, uint32_t log2);
+
 #endif

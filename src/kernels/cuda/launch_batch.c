@@ -22,7 +22,7 @@ enum {
 
 /* -- groups ----------------------------------------------------------------------------------- */
 
-static ls_status check_temporaries(const char *op, const ls_fold *fold)
+ls_status ls_cuda_fold_fits(const char *op, const ls_fold *fold)
 {
     const int temporaries = fold->slot_count - fold->piece_count;
     if (temporaries <= TEMPORARIES_MAX) return LS_OK;
@@ -30,8 +30,7 @@ static ls_status check_temporaries(const char *op, const ls_fold *fold)
                    temporaries, TEMPORARIES_MAX);
 }
 
-/* `rows` rows of `width` places a sample. The caller chooses log2 by cut_into_groups. */
-static ls_cuda_groups groups_of(const ls_fold *fold, size_t rows, size_t width)
+ls_cuda_groups ls_cuda_groups_of(const ls_fold *fold, size_t rows, size_t width)
 {
     return (ls_cuda_groups){
         .fold = *fold,
@@ -45,8 +44,7 @@ static size_t slices_of_leaf(const ls_cuda_groups *g, int leaf)
     return ls_ceil_div((g->fold.sample[leaf + 1] - g->fold.sample[leaf]) * g->rows, g->slice_rows);
 }
 
-/* Groups of 2^log2 slices. Returns how many there are. */
-static size_t cut_into_groups(ls_cuda_groups *g, uint32_t log2)
+size_t ls_cuda_cut_into_groups(ls_cuda_groups *g, uint32_t log2)
 {
     size_t count = 0;
     g->log2 = log2;
@@ -90,13 +88,13 @@ static ls_status sum_channels(ls_stream *stream, const ls_batch_sum_args *a,
 ls_status ls_batch_sum_cuda(ls_stream *stream, const ls_batch_sum_args *a)
 {
     if (a->fold->leaf_count == 0) return LS_OK;
-    LS_TRY(check_temporaries("batch_sum", a->fold));
+    LS_TRY(ls_cuda_fold_fits("batch_sum", a->fold));
     LS_TRY(ls_cuda_fits("batch_sum", "places",
                         a->fold->sample[a->fold->leaf_count] * a->height * a->width));
     LS_TRY(ls_cuda_fits("batch_sum", "places of a sample", a->height * a->width));
     LS_TRY(ls_cuda_fits("batch_sum", "channels", a->channels));
-    ls_cuda_groups groups = groups_of(a->fold, a->height, a->width);
-    const size_t group_count = cut_into_groups(&groups, 0);
+    ls_cuda_groups groups = ls_cuda_groups_of(a->fold, a->height, a->width);
+    const size_t group_count = ls_cuda_cut_into_groups(&groups, 0);
     if (group_count > WORKSPACE_FLOATS) {
         return ls_fail(LS_ERR_ARGUMENT, "batch_sum: %zu slices: on a GPU at most %d", group_count,
                        (int)WORKSPACE_FLOATS);
@@ -144,9 +142,10 @@ static size_t most_slices(const ls_cuda_groups *g)
 static ls_status deal_groups(ls_cuda_groups *g, size_t tiles, deal *d)
 {
     uint32_t log2 = 0;
-    while (log2 < LS_DW_FEW_PLANES && cut_into_groups(g, log2) * tiles > PARTIAL_TILES) log2++;
-    while (log2 < LS_DW_MANY_PLANES && cut_into_groups(g, log2) > PARTIAL_TILES) log2++;
-    d->groups = cut_into_groups(g, log2);
+    while (log2 < LS_DW_FEW_PLANES
+           && ls_cuda_cut_into_groups(g, log2) * tiles > PARTIAL_TILES) log2++;
+    while (log2 < LS_DW_MANY_PLANES && ls_cuda_cut_into_groups(g, log2) > PARTIAL_TILES) log2++;
+    d->groups = ls_cuda_cut_into_groups(g, log2);
     d->log2 = log2;
     d->few = log2 <= LS_DW_FEW_PLANES;
     if (d->groups > PARTIAL_TILES) {
@@ -205,13 +204,13 @@ ls_status ls_conv_weight_gradient_cuda(ls_stream *stream, const ls_conv_weight_g
     if (a->fold->leaf_count == 0) return LS_OK;
     ls_conv_shape s = a->shape;
     s.samples = a->fold->sample[a->fold->leaf_count];
-    LS_TRY(check_temporaries("conv_weight_gradient", a->fold));
+    LS_TRY(ls_cuda_fold_fits("conv_weight_gradient", a->fold));
     LS_TRY(ls_cuda_conv_fits("conv_weight_gradient", &s));
     const size_t columns = s.kernel_height * s.kernel_width * s.channels;
     const size_t tiles_n = ls_ceil_div(columns, LS_DW_TILE);
     const size_t tiles = ls_ceil_div(s.filters, LS_DW_TILE) * tiles_n;
     ls_cuda_weight_gradient p = {
-        .groups = groups_of(a->fold, s.out_height, s.out_width),
+        .groups = ls_cuda_groups_of(a->fold, s.out_height, s.out_width),
         .x = ls_cuda_patches_of(&s, a->x),
         .filters = (uint32_t)s.filters,
         .columns = (uint32_t)columns,

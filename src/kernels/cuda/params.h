@@ -18,6 +18,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/fold.h"
 #include "kernels/layout.h"
+#include "kernels/row_merge.h"
 #include "numerics.h"
 
 /* Threads of a block, by kernel. Tiles of products have their own (tile.cuh, tiles.h). */
@@ -147,6 +148,65 @@ typedef struct {
     const int32_t *place;
     ls_shard_sum *out;
 } ls_cuda_shard_sums;
+
+/* -- batch normalisation ----------------------------------------------------------------------- */
+
+/* As ls_cuda_batch_sum, of squares; of gradients, where the sums of dy come first, those of
+ * dy * xhat after the last group's. Statistics: of shard s at row + s * row_stride, from n[s]
+ * values; row_stride 0: one row. */
+typedef struct {
+    ls_cuda_groups groups; /* of one slice each */
+    uint32_t width, channels;
+    uint32_t first_channel, channel_count;
+    const float *x, *dy;
+    const float *row;
+    uint64_t row_stride;
+    float n[LS_SHARD_MAX];
+    float epsilon;
+    float *partial;
+} ls_cuda_batchnorm_sums;
+
+/* row[shard * row_stride + e] = the sum of partial[group][e] over a leaf's groups, a row of blocks
+ * for each leaf; divided by the leaf's places where it is to be a mean. */
+typedef struct {
+    ls_cuda_groups groups;
+    uint32_t width;
+    uint32_t count; /* elements of a group */
+    int32_t divides;
+    const float *partial;
+    float *row;
+    uint64_t row_stride;
+} ls_cuda_batchnorm_rows;
+
+/* A thread per channel; of sums, per element of a row. */
+typedef struct {
+    ls_row_merge plan;
+    uint32_t channels;
+    int32_t by_shard;
+    float one_minus_momentum;
+    const float *row; /* [shards, 2 * channels] */
+    float *merged, *moving_mean, *moving_variance;
+} ls_cuda_batchnorm_merge;
+
+enum {
+    LS_BATCHNORM_FLYING = 4, /* places of which a thread has the elements on their way at a time */
+    LS_BATCHNORM_PLACES = 16 /* that a thread meets in a chunk */
+};
+
+/* A chunk is a run of places of one shard, cut as slices are: chunks.slice_rows places each. A
+ * block meets `abreast` places at a time, a thread a channel of one of them, or four. */
+typedef struct {
+    ls_cuda_groups chunks;
+    uint32_t channels, abreast;
+    int32_t vector, relu;
+    const float *row, *sums; /* sums: S1 and S2 of the gradient, apart like rows */
+    uint64_t row_stride;
+    float n[LS_SHARD_MAX];
+    float epsilon;
+    const float *gamma, *beta;
+    const float *x, *dy;
+    float *to; /* y, or dx */
+} ls_cuda_batchnorm_elements;
 
 /* -- pooling, activations, losses ------------------------------------------------------------- */
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* batchnorm_sums.c -- host: batch sums of batch normalisation, vectorised over channels.
  *
- * A task is one slice and one block of channels: chains that stay in registers and end as a row of
- * partials in the scratch memory of the calling thread. The calling thread then adds the rows of
- * each leaf by the tree, a thousandth of the work:
+ * A task is one slice and one block of channels, whose chains are a row of partials in the scratch
+ * memory of the calling thread. It walks through several places side by side and adds them, a word
+ * of channels at a time, in order: memory is read in a few streams, and a partial is loaded and
+ * stored once for all of them. The calling thread then adds the rows of each leaf by the tree, a
+ * thousandth of the work:
  *
  *     task (slice, c)    places of a slice, channels c ..  -> partial[slice][sum][c ..]
  *     tree               partial rows of a leaf            -> its first one
@@ -22,9 +24,11 @@
 #include "kernels/host/host.h"
 #include LS_SIMD
 
+#define INLINE static inline __attribute__((always_inline)) /* with its constants, into the loop */
+
 enum {
-    WORDS = 4,
-    BLOCK = WORDS * LS_LANES,      /* channels of a task */
+    BLOCK = 256,                   /* channels of a task */
+    STREAMS = 8,                   /* places met at a time */
     SUMS_MAX = 2,
     ROUND_FLOATS = 1 << 18,        /* elements of x of the leaves that are met together */
     SCRATCH_FLOATS = (1 << 20),
@@ -34,104 +38,90 @@ static_assert(SCRATCH_FLOATS * sizeof(float) <= LS_SCRATCH_BYTES, "partials");
 
 /* -- chains ------------------------------------------------------------------------------------ */
 
-/* What a task sums: `places` places, `stride` floats apart, from the first of its channels on. */
+/* What a task sums: `places` places, `stride` floats apart, n channels from the first of x on. */
 typedef struct {
     const float *x, *dy;
-    size_t places, stride;
-    float mean[BLOCK], inv[BLOCK]; /* of its channels, +0 beyond them */
+    size_t places, stride, n;
+    float minus_mean[BLOCK], inv[BLOCK]; /* of its channels, +0 beyond them */
     float *out[SUMS_MAX];
 } slice;
 
-/* The sums of channels c .. c + lanes - 1; with more than one word, lanes is that of them all. */
-typedef void chain_fn(const slice *s, size_t c, size_t words, size_t lanes);
+/* Continue the sums of channels c .. c + lanes - 1, up to a word of them, with `count` places from
+ * `at` on, counted in floats from the slice's first. */
+typedef void chain_fn(const slice *s, size_t at, size_t count, size_t c, size_t lanes);
 
-static inline ls_vec load(const float *p, size_t lanes)
+INLINE ls_vec load(const float *p, size_t lanes)
 {
     return lanes < LS_LANES ? ls_vec_load_part(p, lanes) : ls_vec_load(p);
 }
 
-static inline void store_sum(float *p, ls_vec sum, size_t lanes)
+INLINE void store(float *p, ls_vec v, size_t lanes)
 {
-    ls_vec_store_part(p, ls_vec_add(sum, ls_vec_zero()), lanes < LS_LANES ? lanes : LS_LANES);
+    if (lanes < LS_LANES) {
+        ls_vec_store_part(p, v, lanes);
+    } else {
+        ls_vec_store(p, v);
+    }
 }
 
 /* x */
-static inline void add_values(const slice *s, size_t c, size_t words, size_t lanes)
+INLINE void add_values(const slice *s, size_t at, size_t count, size_t c, size_t lanes)
 {
-    ls_vec sum[WORDS];
-    for (size_t w = 0; w < words; w++) sum[w] = ls_vec_zero();
-    const float *x = s->x + c;
-    for (size_t p = 0; p < s->places; p++, x += s->stride) {
-        for (size_t w = 0; w < words; w++) {
-            sum[w] = ls_vec_add(sum[w], load(x + w * LS_LANES, lanes));
-        }
+    ls_vec sum = load(s->out[0] + c, lanes);
+    for (size_t p = 0; p < count; p++) {
+        sum = ls_vec_add(sum, load(s->x + at + p * s->stride + c, lanes));
     }
-    for (size_t w = 0; w < words; w++) store_sum(s->out[0] + c + w * LS_LANES, sum[w], lanes);
-}
-
-/* -mean, so that a difference is a sum. */
-static inline ls_vec minus_mean(const slice *s, size_t c)
-{
-    return ls_vec_mul(ls_vec_load(s->mean + c), ls_vec_set(-1.0f));
+    store(s->out[0] + c, sum, lanes);
 }
 
 /* (x - mean) squared */
-static inline void add_squares(const slice *s, size_t c, size_t words, size_t lanes)
+INLINE void add_squares(const slice *s, size_t at, size_t count, size_t c, size_t lanes)
 {
-    ls_vec sum[WORDS], minus[WORDS];
-    for (size_t w = 0; w < words; w++) {
-        sum[w] = ls_vec_zero();
-        minus[w] = minus_mean(s, c + w * LS_LANES);
+    const ls_vec minus_mean = ls_vec_load(s->minus_mean + c);
+    ls_vec sum = load(s->out[0] + c, lanes);
+    for (size_t p = 0; p < count; p++) {
+        const ls_vec d = ls_vec_add(load(s->x + at + p * s->stride + c, lanes), minus_mean);
+        sum = ls_vec_fma(d, d, sum);
     }
-    const float *x = s->x + c;
-    for (size_t p = 0; p < s->places; p++, x += s->stride) {
-        for (size_t w = 0; w < words; w++) {
-            const ls_vec d = ls_vec_add(load(x + w * LS_LANES, lanes), minus[w]);
-            sum[w] = ls_vec_fma(d, d, sum[w]);
-        }
-    }
-    for (size_t w = 0; w < words; w++) store_sum(s->out[0] + c + w * LS_LANES, sum[w], lanes);
+    store(s->out[0] + c, sum, lanes);
 }
 
 /* dy, and dy * xhat */
-static inline void add_gradients(const slice *s, size_t c, size_t words, size_t lanes)
+INLINE void add_gradients(const slice *s, size_t at, size_t count, size_t c, size_t lanes)
 {
-    ls_vec sum[WORDS], product[WORDS], minus[WORDS], inv[WORDS];
-    for (size_t w = 0; w < words; w++) {
-        sum[w] = product[w] = ls_vec_zero();
-        minus[w] = minus_mean(s, c + w * LS_LANES);
-        inv[w] = ls_vec_load(s->inv + c + w * LS_LANES);
+    const ls_vec minus_mean = ls_vec_load(s->minus_mean + c), inv = ls_vec_load(s->inv + c);
+    ls_vec sum = load(s->out[0] + c, lanes), product = load(s->out[1] + c, lanes);
+    for (size_t p = 0; p < count; p++) {
+        const ls_vec dy = load(s->dy + at + p * s->stride + c, lanes);
+        const ls_vec d = ls_vec_add(load(s->x + at + p * s->stride + c, lanes), minus_mean);
+        sum = ls_vec_add(sum, dy);
+        product = ls_vec_fma(dy, ls_vec_mul(d, inv), product);
     }
-    const float *x = s->x + c, *dy = s->dy + c;
-    for (size_t p = 0; p < s->places; p++, x += s->stride, dy += s->stride) {
-        for (size_t w = 0; w < words; w++) {
-            const ls_vec g = load(dy + w * LS_LANES, lanes);
-            const ls_vec d = ls_vec_add(load(x + w * LS_LANES, lanes), minus[w]);
-            sum[w] = ls_vec_add(sum[w], g);
-            product[w] = ls_vec_fma(g, ls_vec_mul(d, inv[w]), product[w]);
-        }
-    }
-    for (size_t w = 0; w < words; w++) {
-        store_sum(s->out[0] + c + w * LS_LANES, sum[w], lanes);
-        store_sum(s->out[1] + c + w * LS_LANES, product[w], lanes);
-    }
+    store(s->out[0] + c, sum, lanes);
+    store(s->out[1] + c, product, lanes);
 }
 
-/* n <= BLOCK channels: as many whole words at once as there are, then the rest of one. Inlined, so
- * that the number of words is a constant and sums stay in registers. */
-#define BY_WORDS(chain, s, n)                                                                     \
-    do {                                                                                          \
-        static_assert(WORDS == 4, "the cases below");                                             \
-        const size_t whole_ = (n) / LS_LANES, rest_ = (n) % LS_LANES;                             \
-        switch (whole_) {                                                                         \
-        case 1: chain(s, 0, 1, LS_LANES); break;                                                  \
-        case 2: chain(s, 0, 2, LS_LANES); break;                                                  \
-        case 3: chain(s, 0, 3, LS_LANES); break;                                                  \
-        case 4: chain(s, 0, 4, LS_LANES); break;                                                  \
-        default: break;                                                                           \
-        }                                                                                         \
-        if (rest_ > 0) chain(s, whole_ * LS_LANES, 1, rest_);                                     \
-    } while (0)
+/* `count` places, all channels, word by word: the words' chains overlap. */
+INLINE void chain_places(const slice *s, size_t at, size_t count, chain_fn *chain)
+{
+    size_t c = 0;
+    for (; c + LS_LANES <= s->n; c += LS_LANES) chain(s, at, count, c, LS_LANES);
+    if (c < s->n) chain(s, at, count, c, s->n - c);
+}
+
+/* A single word stays in its register. */
+INLINE void chain_slice(const slice *s, size_t sums, chain_fn *chain)
+{
+    for (size_t k = 0; k < sums; k++) memset(s->out[k], 0, s->n * sizeof(float));
+    size_t p = 0;
+    for (; s->n > LS_LANES && p + STREAMS <= s->places; p += STREAMS) {
+        chain_places(s, p * s->stride, STREAMS, chain);
+    }
+    if (p < s->places) chain_places(s, p * s->stride, s->places - p, chain);
+    for (size_t k = 0; k < sums; k++) {
+        for (size_t c = 0; c < s->n; c++) s->out[k][c] += 0.0f;
+    }
+}
 
 /* -- slices ------------------------------------------------------------------------------------ */
 
@@ -164,8 +154,8 @@ static void load_statistics(const sum_loop *loop, int leaf, size_t c, size_t n, 
 {
     const size_t shard = loop->row_stride == 0 ? 0 : (size_t)loop->fold->shard[leaf];
     const float *row = loop->row + shard * loop->row_stride + c;
-    memset(s->mean, 0, sizeof s->mean);
-    memcpy(s->mean, row, n * sizeof *row);
+    memset(s->minus_mean, 0, sizeof s->minus_mean);
+    for (size_t i = 0; i < n; i++) s->minus_mean[i] = -row[i];
     if (loop->what != GRADIENTS) return;
     const float *M2 = row + loop->shape.channels, values = loop->n[shard];
     memset(s->inv, 0, sizeof s->inv);
@@ -186,22 +176,23 @@ static void sum_slice(void *loop_, size_t task, int thread)
     const size_t end = row_begin(loop, leaf + 1);
     const size_t at = begin * loop->shape.width * loop->shape.channels + c;
     float *out = loop->partial + index * loop->sums * loop->channels + block;
-    slice s = {
-        .x = loop->x + at,
-        .places = (end - begin < rows ? end - begin : rows) * loop->shape.width,
-        .stride = loop->shape.channels,
-        .out = { out, out + loop->channels },
-    };
+    slice s;
+    s.x = loop->x + at;
+    s.places = (end - begin < rows ? end - begin : rows) * loop->shape.width;
+    s.stride = loop->shape.channels;
+    s.n = n;
+    s.out[0] = out;
+    s.out[1] = out + loop->channels;
     if (loop->what == VALUES) {
-        BY_WORDS(add_values, &s, n);
+        chain_slice(&s, 1, add_values);
         return;
     }
     load_statistics(loop, leaf, c, n, &s);
     if (loop->what == SQUARES) {
-        BY_WORDS(add_squares, &s, n);
+        chain_slice(&s, 1, add_squares);
     } else {
         s.dy = loop->dy + at;
-        BY_WORDS(add_gradients, &s, n);
+        chain_slice(&s, 2, add_gradients);
     }
 }
 
