@@ -5,6 +5,7 @@
  */
 #include "support/test.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -138,6 +139,49 @@ static void test_adam_keeps_its_moments_and_its_count(void **state)
     training_destroy(t);
 }
 
+/* Every optimizer with everything that may surround it: the run on one device that never stopped,
+ * that on others, and that which stops in the middle of an epoch and goes on elsewhere. */
+static void test_every_optimizer_goes_on_with_the_same_bits(void **state)
+{
+    (void)state;
+    static const char *const optimizers[] = { "sgd", "momentum", "nesterov", "adam", "adamw",
+                                              "rmsprop" };
+    static const char *const clips[] = { "clip-value", "clip-norm", "clip-global-norm" };
+    static const char *const schedules[] = { "exponential:4,0.5", "polynomial:12,0.001,0.7",
+                                             "table:0=0.02,3=0.05,9=0.001" };
+    for (int o = 0; o < 6; o++) {
+        training *t = tiny_create();
+        training_bits whole;
+        training_set(t, "optimizer", optimizers[o]);
+        training_set(t, "lr", "0.02");
+        training_set(t, clips[o % 3], "0.05");
+        training_set(t, "ema", "0.8");
+        training_set(t, "weight-decay", "0.1");
+        training_set(t, "l2", "0.01");
+        training_set(t, "schedule", schedules[o % 3]);
+        training_set(t, "warmup", "2");
+        training_set(t, "lr-scale", "linear");
+        training_set(t, "base-batch", "4");
+        training_set(t, "rules", "*/bias=lr:2;dense1/kernel=decay:0.5,l2:0.1");
+        training_must_run(t);
+        training_remember(t, &whole);
+        for (int n = 2; n <= 3; n++) {
+            char devices[16];
+            snprintf(devices, sizeof devices, "host:%d", n);
+            training_set(t, "devices", devices);
+            training_must_run(t);
+            if (!training_same(t, &whole, devices)) fail_msg("%s", optimizers[o]);
+        }
+        training_set(t, "devices", "host:2");
+        t->stop_after = 1; /* the average has just begun */
+        training_must_run(t);
+        resume(t, "host:3", 6);
+        resume(t, "host:1", 0);
+        if (!training_same(t, &whole, "resumed")) fail_msg("%s", optimizers[o]);
+        training_destroy(t);
+    }
+}
+
 static void test_a_file_of_weights_does_not_resume_but_starts_a_run(void **state)
 {
     (void)state;
@@ -242,7 +286,11 @@ static void test_what_would_change_bits_is_refused_and_shown(void **state)
     static const char *const options[][2] = { { "shards", "4" }, { "global-batch", "16" },
                                               { "lr", "0.5" }, { "optimizer", "sgd" },
                                               { "reduction", "sum" }, { "seed", "9" },
-                                              { "order", "fast" }, { "shuffle", "no" } };
+                                              { "order", "fast" }, { "shuffle", "no" },
+                                              { "ema", "0.9" }, { "clip-norm", "3" },
+                                              { "weight-decay", "0.2" },
+                                              { "rules", "*=lr:0.1" },
+                                              { "schedule", "table:0.1" } };
     training *t = tiny_create();
     char checkpoint[1200];
     t->stop_after = 2;
@@ -394,6 +442,55 @@ static void test_evaluation_is_exact_on_any_number_of_replicas(void **state)
     training_destroy(t);
 }
 
+/* What is evaluated is the average of the weights; --weights raw asks for the others. */
+static void test_the_average_of_the_weights_is_what_is_evaluated(void **state)
+{
+    (void)state;
+    training *t = tiny_create();
+    ls_evaluation averaged, raw, again;
+    float kernel[32], average[32];
+    training_set(t, "optimizer", "sgd");
+    training_set(t, "lr", "0.5");
+    training_set(t, "ema", "0.9");
+    training_set(t, "l2", "0.001");
+    training_set(t, "devices", "host:2");
+    training_must_run(t);
+    const double val_loss = t->result.last.val_loss;
+    training_tensor(t, "weights/dense1/kernel", kernel, 32);
+    training_tensor(t, "optimizer/ema/dense1/kernel", average, 32);
+    assert_memory_not_equal(kernel, average, sizeof kernel);
+    assert_int_equal(ls_evaluate(t->result.checkpoint, t->config.data, "host:1", 1, 60, false,
+                                 false, training_stuck, &averaged, NULL, NULL), LS_OK);
+    assert_int_equal(ls_evaluate(t->result.checkpoint, t->config.data, "host:3", 1, 60, false,
+                                 true, training_stuck, &raw, NULL, NULL), LS_OK);
+    assert_true(averaged.loss == val_loss && raw.loss != val_loss);
+    training_set(t, "ema", "off"); /* training itself does not see the average */
+    training_must_run(t);
+    float plain[32];
+    training_tensor(t, "weights/dense1/kernel", plain, 32);
+    assert_memory_equal(plain, kernel, sizeof plain);
+    assert_true(t->result.last.val_loss == raw.loss);
+    assert_int_equal(ls_evaluate(t->result.checkpoint, t->config.data, "host:1", 1, 60, false,
+                                 true, training_stuck, &again, NULL, NULL), LS_OK);
+    assert_true(again.loss == raw.loss);
+    training_destroy(t);
+}
+
+/* One update: the average is what it made of the weights. */
+static void test_the_average_begins_with_the_first_update(void **state)
+{
+    (void)state;
+    training *t = tiny_create();
+    float kernel[32], average[32];
+    training_set(t, "ema", "0.99");
+    training_set(t, "steps", "1");
+    training_must_run(t);
+    training_tensor(t, "weights/dense1/kernel", kernel, 32);
+    training_tensor(t, "optimizer/ema/dense1/kernel", average, 32);
+    for (int i = 0; i < 32; i++) assert_true(fabsf(kernel[i] - average[i]) <= 1e-7f);
+    training_destroy(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -401,6 +498,9 @@ int main(void)
         cmocka_unit_test(test_interruptions_repeat_and_skip_nothing),
         cmocka_unit_test(test_the_learning_rate_goes_on_where_it_was),
         cmocka_unit_test(test_adam_keeps_its_moments_and_its_count),
+        cmocka_unit_test(test_every_optimizer_goes_on_with_the_same_bits),
+        cmocka_unit_test(test_the_average_of_the_weights_is_what_is_evaluated),
+        cmocka_unit_test(test_the_average_begins_with_the_first_update),
         cmocka_unit_test(test_a_file_of_weights_does_not_resume_but_starts_a_run),
         cmocka_unit_test(test_a_checkpoint_that_makes_no_sense_is_refused_by_name),
         cmocka_unit_test(test_a_start_that_fails_leaves_no_folder),
