@@ -253,6 +253,121 @@ static void test_a_checkpoint_from_anywhere_goes_on_on_four_gpus(void **state)
     must_go_on("host:3", "DEVICES=0", to);
 }
 
+/* -- more than training ------------------------------------------------------------------------ */
+
+/* What `lockstep <words> <checkpoint> ...` says of samples on a machine. */
+static program_run apply(const char *words, const char *checkpoint, const char *data,
+                         const char *settings, const char *devices)
+{
+    char arguments[TEXT];
+    program_run run;
+    const int bytes = snprintf(arguments, sizeof arguments, "%s %s --data %s --devices %s", words,
+                               checkpoint, data, devices);
+    assert_true(bytes < TEXT);
+    program_run_with(&run, settings, arguments);
+    PROGRAM_MUST_END(&run, arguments, 0, NULL);
+    return run;
+}
+
+/* The first `lines` lines of the digits, as a file of their own; the spec that names it. */
+static void write_few_digits(char *spec, size_t spec_bytes, int lines)
+{
+    char text[16384] = "";
+    size_t used = 0;
+    FILE *file = fopen("src/data/digits.csv", "r");
+    assert_non_null(file);
+    for (; lines > 0 && fgets(text + used, (int)(sizeof text - used), file) != NULL; lines--)
+        used += strlen(text + used);
+    (void)fclose(file);
+    assert_int_equal(lines, 0);
+    training_write(files, "few.csv", text);
+    (void)snprintf(spec, spec_bytes, "csv:%s,header=no,test=none", training_path(files, "few.csv"));
+}
+
+static void test_evaluation_and_prediction_say_the_same_as_on_the_host(void **state)
+{
+    (void)state;
+    need_virtual_driver();
+    static const char *const machine[][2] = {
+        { "LOCKSTEP_VGPU_DEVICES=1", "cuda" },
+        { "LOCKSTEP_VGPU_DEVICES=3", "cuda" },
+        { "LOCKSTEP_VGPU_DEVICES=2 LOCKSTEP_VGPU_P2P=none", "'cuda:1*2,0'" },
+    };
+    static const char *const command[][2] = { { "eval", "accuracy" }, { "predict", "predicted" } };
+    char options[600], checkpoint[600], spec[400];
+    const char *folder = new_folder();
+    (void)snprintf(checkpoint, sizeof checkpoint, "%s/checkpoints/last.safetensors", folder);
+    (void)snprintf(options, sizeof options, "--devices host:1 --out %s", folder);
+    const program_run trained = train(&small, "", options);
+    PROGRAM_MUST_END(&trained, "training", 0, NULL);
+    write_few_digits(spec, sizeof spec, 41); /* a tail in every split */
+    for (int c = 0; c < 2; c++) {
+        const program_run host = apply(command[c][0], checkpoint, spec, "", "host:1");
+        assert_true(program_said(&host, command[c][1]));
+        for (size_t m = 0; m < sizeof machine / sizeof machine[0]; m++) {
+            const program_run gpu = apply(command[c][0], checkpoint, spec, machine[m][0],
+                                          machine[m][1]);
+            if (strcmp(gpu.text, host.text) == 0) continue;
+            print_error("%s with %s --devices %s differs from the host's\n", command[c][0],
+                        machine[m][0], machine[m][1]);
+            program_show(&gpu);
+            fail();
+        }
+    }
+}
+
+/* The figures of `lockstep devices`, in the run's folder. */
+static void test_the_environment_of_a_run_tells_kinds_and_speeds_of_its_links(void **state)
+{
+    (void)state;
+    need_virtual_driver();
+    char options[600], path[600], text[8192];
+    const char *folder = new_folder();
+    (void)snprintf(options, sizeof options, "--devices cuda --steps 1 --out %s", folder);
+    (void)snprintf(path, sizeof path, "%s/environment.json", folder);
+    const program_run run = train(&small, "DEVICES=3 NAME=Test P2P=all,!0-1", options);
+    PROGRAM_MUST_END(&run, "named", 0, NULL);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    (void)fclose(file);
+    double gb_per_s = 0, us = 0;
+    const char *at = strstr(text, "\"1->2 PEER ");
+    const bool measured = at != NULL && sscanf(at, "\"1->2 PEER %lf GB/s %lf us\"", &gb_per_s,
+                                               &us) == 2 && gb_per_s > 0 && us > 0;
+    if (measured && strstr(text, "\"0->1 STAGED\"") != NULL) return;
+    (void)fprintf(stderr, "%s\n", text);
+    fail();
+}
+
+/* Many tensors of one size: what a bucket holds decides how large a slot is. */
+static const char many_layers[] =
+    "input auto\nflatten\n"
+    "dense 96 relu\ndense 96 relu\ndense 96 relu\ndense 96 relu\ndense 96 relu\n"
+    "dense 96 relu\ndense 96 relu\ndense 96 relu\ndense 96 relu\ndense 96 relu\n"
+    "dense 96 relu\ndense 96 relu\ndense 96 relu\ndense 96 relu\ndense 96 relu\n"
+    "dense auto\nloss auto\n";
+
+static void test_too_little_pinned_memory_is_told_and_smaller_staging_fits(void **state)
+{
+    (void)state;
+    need_virtual_driver();
+    work layers;
+    training_write(files, "many.model", many_layers);
+    (void)snprintf(layers.words, sizeof layers.words, "%s --data " DIGITS_TRAIN
+                   " --global-batch 8 --steps 1", training_path(files, "many.model"));
+    prepare(&layers);
+    const program_run run = train(&layers, "DEVICES=3 P2P=none PINNED=5M", "--devices cuda");
+    PROGRAM_MUST_END(&run, "large buckets", 1, "cuMemHostAlloc failed while allocating ",
+                     " bytes of pinned host memory, with ", "ulimit -l: ", "a smaller --bucket",
+                     "CUDA_ERROR_OUT_OF_MEMORY", NULL);
+    static const variant variants[] = {
+        { "DEVICES=3 P2P=none PINNED=5M", "--devices cuda --bucket 16K", "3 STAGED" },
+        { NULL, NULL, NULL },
+    };
+    must_all_be_the_same(&layers, variants);
+}
+
 /* -- links that lie ---------------------------------------------------------------------------- */
 
 static void test_a_link_that_lies_from_the_start_is_staged_and_the_bits_are_the_same(void **state)
@@ -260,9 +375,9 @@ static void test_a_link_that_lies_from_the_start_is_staged_and_the_bits_are_the_
     (void)state;
     need_virtual_driver();
     static const variant variants[] = {
-        { "DEVICES=2 LINKS=0\\>1:drop", "--devices cuda", "pair 0 -> 1 is staged" },
-        { "DEVICES=2 LINKS=0\\>1:flip", "--devices cuda", "pair 0 -> 1 is staged" },
-        { "DEVICES=3 LINKS=1\\>0:zero", "--devices cuda", "2 PEER, 1 STAGED" },
+        { "DEVICES=3 LINKS=1\\>2:drop", "--devices cuda", "pair 1 -> 2 is staged" },
+        { "DEVICES=3 LINKS=1\\>2:flip", "--devices cuda", "pair 1 -> 2 is staged" },
+        { "DEVICES=3 LINKS=1\\>2:zero", "--devices cuda", "pair 1 -> 2 is staged" },
         { NULL, NULL, NULL },
     };
     must_all_be_the_same(&small, variants);
@@ -391,6 +506,9 @@ int main(void)
         cmocka_unit_test(test_more_gpus_than_shards_are_refused_in_words),
         cmocka_unit_test(test_a_checkpoint_of_four_gpus_goes_on_anywhere),
         cmocka_unit_test(test_a_checkpoint_from_anywhere_goes_on_on_four_gpus),
+        cmocka_unit_test(test_evaluation_and_prediction_say_the_same_as_on_the_host),
+        cmocka_unit_test(test_the_environment_of_a_run_tells_kinds_and_speeds_of_its_links),
+        cmocka_unit_test(test_too_little_pinned_memory_is_told_and_smaller_staging_fits),
         cmocka_unit_test(test_a_link_that_lies_from_the_start_is_staged_and_the_bits_are_the_same),
         cmocka_unit_test(test_a_link_that_begins_to_lie_is_caught_in_that_step),
         cmocka_unit_test(test_a_link_that_falls_silent_ends_the_run_in_time),
