@@ -256,8 +256,8 @@ const ls_command ls_command_show = {
     .arguments = "[MODEL | CHECKPOINT | ring N] [option ...]",
     .summary = "a model, a checkpoint, or the ring's schedule",
     .about =
-        "MODEL: layers, shapes, parameters, work, and the memory of a replica for the batch and the\n"
-        "devices that are named (GPUs need not be there); --data gives `auto` its sizes.\n"
+        "MODEL: layers, shapes, parameters, work, memory of a replica for this batch and these\n"
+        "devices (GPUs that are named need not be there); --data gives `auto` its sizes.\n"
         "CHECKPOINT (a file or a run folder): SHA-256 of each group of tensors (the same for\n"
         "equal bits), step, numerics class, model, configuration.\n"
         "ring N: what N ranks send, receive and add at each ring step.\n"
