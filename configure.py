@@ -36,7 +36,7 @@ SOURCES = {
     "train": ("apply builtin class_weights config config_schedule config_value environment "
               "evaluate explain layers machine memory metrics model_describe model_init model_ops "
               "model_options model_parameters model_parse model_shapes model_words optimizer rank "
-              "replica resume rules schedule state step trainer"),
+              "replica resume rules schedule scores state step trainer"),
     "cli": ("bench bench_allreduce bench_exchange bench_kernel_run bench_kernels bench_step "
             "console data devices eval options predict report scratch_folder show signals train "
             "verify"),  # without main.c, which is not part of the library

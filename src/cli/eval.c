@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* eval.c -- `lockstep eval`: loss and metric of a checkpoint on a data set. */
+/* eval.c -- `lockstep eval`: loss, metrics and confusion matrix of a checkpoint on a data set. */
 #include "cli/console.h"
 #include "cli/evaluation.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "io/json.h"
+
+enum { FLAG_CONFUSION = LS_EVALUATION_FLAGS };
+enum { CONFUSION_MAX = 1000 };
 
 /* A flag that is one of two words; sets *out if it is the second. */
 static ls_status read_choice(const ls_invocation *v, int flag, const char *usual,
@@ -19,8 +23,8 @@ static ls_status read_choice(const ls_invocation *v, int flag, const char *usual
                    v->command->flag[flag].name, text, other, usual);
 }
 
-ls_status ls_evaluate_argument(const ls_invocation *v, ls_evaluated *out, float **rows,
-                               size_t *columns)
+ls_status ls_evaluate_argument(const ls_invocation *v, bool want_classes, bool want_rows,
+                               ls_evaluated *out)
 {
     *out = (ls_evaluated){ 0 };
     LS_TRY(read_choice(v, LS_EVALUATION_PART, "test", "train", &out->train_part));
@@ -31,40 +35,101 @@ ls_status ls_evaluate_argument(const ls_invocation *v, ls_evaluated *out, float 
     LS_TRY(ls_checkpoint_config(out->checkpoint, &out->stored));
     LS_TRY(ls_invocation_config(v, &given));
     snprintf(out->data, sizeof out->data, "%s", given.data[0] ? given.data : out->stored.data);
-    LS_TRY(ls_evaluate(out->checkpoint, out->data, given.devices, given.threads, given.timeout_s,
-                       out->train_part, out->raw_weights, ls_console_leave, &out->result, rows,
-                       columns));
+    const bool metrics_given = ls_config_is_given(&given, ls_option_find("metrics"));
+    LS_TRY(ls_evaluate(&(ls_evaluation_request){
+        .checkpoint = out->checkpoint,
+        .data = out->data,
+        .devices = given.devices,
+        .threads = given.threads,
+        .timeout_s = given.timeout_s,
+        .train_part = out->train_part,
+        .raw_weights = out->raw_weights,
+        .metrics = metrics_given ? given.metrics : NULL,
+        .want_classes = want_classes,
+        .want_rows = want_rows,
+        .stuck = ls_console_leave }, &out->result));
     if (out->result.data_note[0]) fprintf(stderr, "lockstep: %s\n", out->result.data_note);
     return LS_OK;
+}
+
+/* -- the confusion matrix ---------------------------------------------------------------------- */
+
+/* Characters of the widest number of a square matrix, and of its class numbers. */
+static int widest(const size_t *count, size_t classes)
+{
+    size_t most = classes;
+    for (size_t i = 0; i < classes * classes; i++) most = count[i] > most ? count[i] : most;
+    return snprintf(NULL, 0, "%zu", most);
+}
+
+/* A row per label, a column per prediction. */
+static ls_status print_confusion(const ls_evaluation *e)
+{
+    const size_t classes = e->classes;
+    if (classes == 0 || classes > CONFUSION_MAX) {
+        return ls_fail(LS_ERR_ARGUMENT, "--confusion: %zu classes, expected 1 to %d", classes,
+                       CONFUSION_MAX);
+    }
+    size_t *count = calloc(classes * classes, sizeof *count);
+    if (!count) return ls_fail(LS_ERR_MEMORY, "no memory for %zu classes", classes);
+    for (size_t i = 0; i < e->samples; i++) {
+        count[(size_t)e->label[i] * classes + (size_t)e->predicted[i]]++;
+    }
+    const int width = widest(count, classes);
+    printf("confusion   a row per label, a column per prediction\n%*s", width, "");
+    for (size_t c = 0; c < classes; c++) printf(" %*zu", width, c);
+    for (size_t r = 0; r < classes; r++) {
+        printf("\n%*zu", width, r);
+        for (size_t c = 0; c < classes; c++) printf(" %*zu", width, count[r * classes + c]);
+    }
+    printf("\n");
+    free(count);
+    return LS_OK;
+}
+
+/* -- the command ------------------------------------------------------------------------------- */
+
+/* All digits: they can be compared. */
+static void print_number(const char *name, double x)
+{
+    char text[LS_NUMBER_BYTES];
+    ls_number_text(x, text);
+    printf("%-11s %s\n", name, text);
 }
 
 static ls_status run_eval(const ls_invocation *v, int *exit_code)
 {
     (void)exit_code;
     ls_evaluated e;
-    LS_TRY(ls_evaluate_argument(v, &e, NULL, NULL));
-    char loss[LS_NUMBER_BYTES], metric[LS_NUMBER_BYTES]; /* all digits: they can be compared */
-    ls_number_text(e.result.loss, loss);
-    ls_number_text(e.result.metric, metric);
-    printf("checkpoint  %s\ndata        %s\nsamples     %zu\nloss        %s\n%-11s %s\n",
-           e.checkpoint, e.data, e.result.samples, loss, e.result.metric_name, metric);
-    return LS_OK;
+    LS_TRY(ls_evaluate_argument(v, v->flag[FLAG_CONFUSION] != NULL, false, &e));
+    printf("checkpoint  %s\ndata        %s\nsamples     %zu\n", e.checkpoint, e.data,
+           e.result.samples);
+    print_number("loss", e.result.loss);
+    for (int m = 0; m < e.result.metric_count; m++) {
+        print_number(e.result.metric_name[m], e.result.metric[m]);
+    }
+    const ls_status status = v->flag[FLAG_CONFUSION] ? print_confusion(&e.result) : LS_OK;
+    ls_evaluation_free(&e.result);
+    return status;
 }
 
-static const char *const eval_options[] = { "data", "devices", "threads", "timeout", "p2p", NULL };
+static const char *const eval_options[] = { "data", "devices", "threads", "timeout", "p2p",
+                                            "metrics", NULL };
 
 const ls_command ls_command_eval = {
     .name = "eval",
     .arguments = "CHECKPOINT [--data SPEC] [option ...]",
-    .summary = "loss and metric of a checkpoint on a data set",
+    .summary = "loss and metrics of a checkpoint on a data set",
     .about =
         "Evaluates every sample of the test part (or of the training part, where there is no test\n"
         "part) exactly once. CHECKPOINT is a .safetensors file or a run folder. Without --data it\n"
-        "is the data that the checkpoint was trained on. The result is the same, bit for bit, for\n"
-        "any --devices and --threads.\n",
+        "is the data that the checkpoint was trained on, without --metrics its run's. Samples are\n"
+        "not weighted. The result is the same, bit for bit, for any --devices and --threads.\n",
     .arguments_min = 1,
     .arguments_max = 1,
     .takes = eval_options,
-    .flag = { LS_EVALUATION_FLAG_LIST },
+    .flag = { LS_EVALUATION_FLAG_LIST,
+              [FLAG_CONFUSION] = { "confusion", NULL,
+                                   "print how many samples of each class are taken for which" } },
     .run = run_eval,
 };

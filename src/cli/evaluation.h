@@ -12,7 +12,7 @@ typedef struct {
     bool train_part;                    /* --part train */
     bool raw_weights;                   /* --weights raw */
     ls_config stored;                   /* the checkpoint's */
-    ls_evaluation result;
+    ls_evaluation result;               /* the caller frees it */
 } ls_evaluated;
 
 /* The command's flags --part and --weights. */
@@ -23,9 +23,8 @@ enum { LS_EVALUATION_PART, LS_EVALUATION_WEIGHTS, LS_EVALUATION_FLAGS };
                                 "of a run with --ema: their moving average (default), or as "     \
                                 "they are" }
 
-/* rows, columns: as ls_evaluate. A note about the data goes
- * to standard error. Errors: any. */
-LS_MUST_USE ls_status ls_evaluate_argument(const ls_invocation *invocation, ls_evaluated *out,
-                                           float **rows, size_t *columns);
+/* A note about the data goes to standard error. Errors: any. */
+LS_MUST_USE ls_status ls_evaluate_argument(const ls_invocation *invocation, bool want_classes,
+                                           bool want_rows, ls_evaluated *out);
 
 #endif

@@ -47,7 +47,8 @@ static ls_status put_field(sink *to, const char *text)
 static ls_status put_class_header(sink *to, const ls_dataset *data, size_t columns)
 {
     LS_TRY(put_text(to, "index,label,predicted"));
-    for (size_t c = 0; c < columns; c++) {
+    const size_t first = columns == 1 ? 1 : 0; /* one sigmoid output is class 1's */
+    for (size_t c = first; c < first + columns; c++) {
         char name[160];
         const char *known = c < ls_dataset_describe(data)->classes
                                 ? ls_dataset_class_name(data, c) : NULL;
@@ -82,29 +83,20 @@ static ls_status put_numbers(sink *to, const float *x, size_t count)
     return LS_OK;
 }
 
-static size_t largest(const float *row, size_t columns)
+static ls_status put_csv(sink *to, const ls_dataset *data, ls_part part, const ls_evaluation *e)
 {
-    size_t best = 0;
-    for (size_t c = 1; c < columns; c++) {
-        if (row[c] > row[best]) best = c;
-    }
-    return best;
-}
-
-static ls_status put_csv(sink *to, const ls_dataset *data, ls_part part, const float *rows,
-                         size_t samples, size_t columns)
-{
+    const size_t columns = e->columns;
     const bool is_class = ls_dataset_describe(data)->task == LS_TASK_CLASSIFY;
     LS_TRY(is_class ? put_class_header(to, data, columns) : put_number_header(to, columns));
     float *target = calloc(columns, sizeof *target);
     if (!target) return ls_fail(LS_ERR_MEMORY, "no memory for %zu target numbers", columns);
     ls_status status = LS_OK;
-    for (size_t i = 0; i < samples && status == LS_OK; i++) {
-        const float *row = rows + i * columns;
+    for (size_t i = 0; i < e->samples && status == LS_OK; i++) {
+        const float *row = e->rows + i * columns;
         char text[96];
         if (is_class) {
-            snprintf(text, sizeof text, "%zu,%" PRId32 ",%zu", i, ls_dataset_label(data, part, i),
-                     largest(row, columns));
+            snprintf(text, sizeof text, "%zu,%" PRId32 ",%" PRId32, i, e->label[i],
+                     e->predicted[i]);
             status = put_text(to, text);
         } else {
             ls_dataset_target(data, part, i, target);
@@ -146,9 +138,9 @@ static bool ends_with(const char *text, const char *tail)
 }
 
 /* rows of the evaluated part to standard output or `path`. */
-static ls_status write_rows(const ls_evaluated *e, const char *path, const float *rows,
-                            size_t columns)
+static ls_status write_rows(const ls_evaluated *e, const char *path)
 {
+    const ls_evaluation *result = &e->result;
     ls_dataset *data = NULL;
     sink to = { .is_file = path != NULL, .file = { .fd = -1 } };
     ls_status status = ls_dataset_open(e->data, &data);
@@ -157,9 +149,9 @@ static ls_status write_rows(const ls_evaluated *e, const char *path, const float
     const bool has_test = ls_dataset_describe(data)->count[LS_PART_TEST] > 0;
     const ls_part part = e->train_part || !has_test ? LS_PART_TRAIN : LS_PART_TEST;
     if (path && ends_with(path, ".npy")) {
-        status = put_npy(&to, rows, e->result.samples, columns);
+        status = put_npy(&to, result->rows, result->samples, result->columns);
     } else {
-        status = put_csv(&to, data, part, rows, e->result.samples, columns);
+        status = put_csv(&to, data, part, result);
     }
     if (status == LS_OK && path) status = ls_new_file_commit(&to.file);
 done:
@@ -177,14 +169,13 @@ static ls_status run_predict(const ls_invocation *v, int *exit_code)
                        "or .npy", path);
     }
     ls_evaluated e;
-    float *rows = NULL;
-    size_t columns = 0;
-    LS_TRY(ls_evaluate_argument(v, &e, &rows, &columns));
-    const ls_status status = write_rows(&e, path, rows, columns);
-    free(rows);
-    LS_TRY(status);
-    if (path) printf("%s: %zu samples, %zu numbers each\n", path, e.result.samples, columns);
-    return LS_OK;
+    LS_TRY(ls_evaluate_argument(v, true, true, &e));
+    const ls_status status = write_rows(&e, path);
+    if (status == LS_OK && path) {
+        printf("%s: %zu samples, %zu numbers each\n", path, e.result.samples, e.result.columns);
+    }
+    ls_evaluation_free(&e.result);
+    return status;
 }
 
 static const char *const predict_options[] = { "data", "devices", "threads", "timeout", "p2p",

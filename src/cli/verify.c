@@ -177,15 +177,28 @@ static void compare_runs(ladder *l, const recorded_run *one, const recorded_run 
 static ls_status evaluate(const ladder *l, const char *devices, const recorded_run *run,
                           ls_evaluation *out)
 {
-    return ls_evaluate(run->result.checkpoint, l->config.data, devices, l->config.threads,
-                       l->config.timeout_s, false, false, ls_console_leave, out, NULL, NULL);
+    return ls_evaluate(&(ls_evaluation_request){
+        .checkpoint = run->result.checkpoint, .data = l->config.data, .devices = devices,
+        .threads = l->config.threads, .timeout_s = l->config.timeout_s,
+        .stuck = ls_console_leave }, out);
 }
 
 static void print_evaluation(const ls_evaluation *e)
 {
-    char loss[LS_READABLE_BYTES], metric[LS_READABLE_BYTES];
-    printf("     evaluated  %zu samples: loss %s, %s %s\n", e->samples, ls_readable(e->loss, loss),
-           e->metric_name, ls_readable(e->metric, metric));
+    char text[LS_READABLE_BYTES];
+    printf("     evaluated  %zu samples: loss %s", e->samples, ls_readable(e->loss, text));
+    for (int m = 0; m < e->metric_count; m++) {
+        printf(", %s %s", e->metric_name[m], ls_readable(e->metric[m], text));
+    }
+    putchar('\n');
+}
+
+static bool same_metrics(const double *a, const double *b, int count)
+{
+    for (int m = 0; m < count; m++) {
+        if (!same_bits(a[m], b[m])) return false;
+    }
+    return true;
 }
 
 /* Rung 1. The evaluation of the saved file must give what the run itself measured at its end, if it
@@ -202,11 +215,8 @@ static ls_status climb_one(ladder *l, recorded_run *one, ls_evaluation *evaluati
     print_evaluation(evaluation);
     const ls_history_line *last = &one->result.last;
     if (last->epoch == 0 || last->step != one->result.steps || isnan(last->val_loss)) return LS_OK;
-    bool holds = same_bits(last->val_loss, evaluation->loss);
-    for (int m = 0; m < last->metric_count; m++) {
-        if (strcmp(last->metric_name[m], evaluation->metric_name) != 0) continue;
-        holds = holds && same_bits(last->val_metric[m], evaluation->metric);
-    }
+    const bool holds = same_bits(last->val_loss, evaluation->loss) &&
+                       same_metrics(last->val_metric, evaluation->metric, last->metric_count);
     check(l, holds, "the reloaded checkpoint's evaluation and the run's own");
     return LS_OK;
 }
@@ -224,7 +234,8 @@ static ls_status climb_many(ladder *l, const recorded_run *one, recorded_run *ma
     compare_runs(l, one, many);
     ls_evaluation e;
     LS_TRY(evaluate(l, l->many, many, &e));
-    check(l, same_bits(e.loss, expected->loss) && same_bits(e.metric, expected->metric),
+    check(l, same_bits(e.loss, expected->loss) &&
+                 same_metrics(e.metric, expected->metric, e.metric_count),
           "evaluation of the checkpoint on all replicas and on one");
     return LS_OK;
 }

@@ -280,8 +280,8 @@ ls_status ls_run_folder_write(ls_run_folder *folder, const char *name, const cha
     return status;
 }
 
-/* A line under construction. Numbers and names are short: a line of two metrics has at most 11
- * columns of at most 64 bytes. */
+/* A line under construction. Numbers and names are short: a line of LS_METRIC_MAX metrics has 17
+ * columns, each number of at most 26 bytes. */
 typedef struct {
     char text[1024];
     size_t byte_count;

@@ -26,13 +26,18 @@
 
 typedef struct ls_run_folder ls_run_folder;
 
+enum {
+    LS_METRIC_MAX = 5, /* of a run: there are five of classes, three of numbers */
+    LS_METRIC_NAME_BYTES = 16
+};
+
 /* One line of history.csv; NaN where there is no value (written empty). epoch is 1-based. */
 typedef struct {
     uint64_t epoch, step;
     double lr, loss, val_loss, seconds, samples_per_second;
-    int metric_count;           /* 0 .. 2 */
-    const char *metric_name[2]; /* "accuracy", "mae", "mse" */
-    double metric[2], val_metric[2];
+    int metric_count;          /* 0 .. LS_METRIC_MAX */
+    char metric_name[LS_METRIC_MAX][LS_METRIC_NAME_BYTES]; /* "accuracy", "top5" */
+    double metric[LS_METRIC_MAX], val_metric[LS_METRIC_MAX];
 } ls_history_line;
 
 /* One line of log.jsonl; NaN and infinities are written as null. Seconds sum to `seconds`. */

@@ -43,6 +43,7 @@ typedef struct {
     ls_evaluation_staging *staging;  /* [list.count] */
     ls_evaluation_job job;
     ls_parameter_rule *rule;
+    ls_metric_list metrics;
     float *weights;                  /* host arena */
     double regularizer;              /* written by rank 0 */
 } applied;
@@ -59,19 +60,19 @@ static ls_status evaluate_rank(int rank, void *arg)
     return ls_evaluation_run(&a->job, r, &a->staging[rank]);
 }
 
-static ls_status open_files(applied *a, const char *checkpoint, const char *data,
-                            const char *devices, bool raw_weights)
+static ls_status open_files(applied *a, const ls_evaluation_request *request)
 {
+    const char *checkpoint = request->checkpoint;
     LS_TRY(ls_checkpoint_open(checkpoint, &a->checkpoint));
     LS_TRY(ls_saved_run_init(&a->saved, a->checkpoint, checkpoint));
-    LS_TRY(ls_device_list_parse(devices, LS_P2P_OFF, &a->list)); /* nothing is exchanged */
-    LS_TRY(ls_dataset_open(data, &a->dataset));
+    LS_TRY(ls_device_list_parse(request->devices, LS_P2P_OFF, &a->list)); /* nothing is exchanged */
+    LS_TRY(ls_dataset_open(request->data, &a->dataset));
     LS_TRY(ls_model_init(&a->model, a->saved.text[LS_SAVED_MODEL_NAME],
                          a->saved.text[LS_SAVED_MODEL], ls_dataset_describe(a->dataset)));
     a->weights = calloc(a->model.arena_floats + 1, sizeof *a->weights);
     if (!a->weights) return ls_fail(LS_ERR_MEMORY, "no memory for the weights of %s", checkpoint);
     LS_TRY(ls_rules_create(&a->saved.config, &a->model, &a->rule));
-    const bool averaged = a->saved.config.ema > 0 && !raw_weights;
+    const bool averaged = a->saved.config.ema > 0 && !request->raw_weights;
     return ls_run_weights_load(a->checkpoint, checkpoint, &a->model, averaged, a->weights);
 }
 
@@ -102,23 +103,62 @@ static ls_status open_replicas(applied *a, int threads, double timeout_s)
     return LS_OK;
 }
 
-static void report(const applied *a, const char *data, ls_evaluation *result)
+static ls_status open_job(applied *a, const ls_evaluation_request *request)
 {
-    const ls_task task = ls_dataset_describe(a->dataset)->task;
-    const ls_epoch_sums sums = ls_evaluation_sums(&a->job);
-    const int metric = ls_metric_count(task) - 1;
-    double value[2];
-    ls_metric_values(task, &sums, value);
+    const ls_dataset_info *data = ls_dataset_describe(a->dataset);
+    const bool train = request->train_part || data->count[LS_PART_TEST] == 0;
+    const char *metrics = request->metrics ? request->metrics : a->saved.config.metrics;
+    LS_TRY(ls_metric_list_init(&a->metrics, metrics, data, a->model.loss));
+    return ls_evaluation_job_init(&a->job, a->dataset, train ? LS_PART_TRAIN : LS_PART_TEST,
+                                  a->list.count, a->group, ls_model_outputs(&a->model),
+                                  request->want_rows || ls_evaluation_needs_rows(&a->metrics));
+}
+
+/* Labels and predictions of classes, out of the job. */
+static ls_status take_classes(applied *a, ls_evaluation *result)
+{
+    const ls_dataset_info *data = ls_dataset_describe(a->dataset);
+    if (data->task != LS_TASK_CLASSIFY) return LS_OK;
+    result->classes = data->classes > a->job.columns ? data->classes : a->job.columns;
+    result->label = malloc((a->job.count + 1) * sizeof *result->label);
+    if (!result->label) return ls_fail(LS_ERR_MEMORY, "no memory for %zu labels", a->job.count);
+    for (size_t i = 0; i < a->job.count; i++)
+        result->label[i] = ls_dataset_label(a->dataset, a->job.part, i);
+    result->predicted = a->job.predicted;
+    a->job.predicted = NULL;
+    return LS_OK;
+}
+
+static ls_status report(applied *a, const ls_evaluation_request *request, ls_evaluation *result)
+{
+    const ls_metric_list *metrics = &a->metrics;
+    const ls_epoch_sums sums = ls_evaluation_sums(&a->job, metrics->top_k);
     *result = (ls_evaluation){
         .samples = a->job.count,
         .loss = sums.loss / (double)sums.samples + a->regularizer,
-        .metric_name = ls_metric_name(task, metric),
-        .metric = value[metric],
+        .metric_count = metrics->count,
+        .columns = a->job.columns,
     };
+    memcpy(result->metric_name, metrics->name, sizeof result->metric_name);
+    LS_TRY(ls_evaluation_metrics(&a->job, metrics, &sums, result->metric));
+    if (request->want_classes) LS_TRY(take_classes(a, result));
+    if (request->want_rows) {
+        result->rows = a->job.rows;
+        a->job.rows = NULL;
+    }
     if (strcmp(ls_dataset_identity(a->dataset), a->saved.text[LS_SAVED_IDENTITY]) != 0)
         snprintf(result->data_note, sizeof result->data_note,
-                 "%.80s is not the data of the training run (%.60s)", data,
+                 "%.80s is not the data of the training run (%.60s)", request->data,
                  a->saved.text[LS_SAVED_DATA]);
+    return LS_OK;
+}
+
+void ls_evaluation_free(ls_evaluation *evaluation)
+{
+    free(evaluation->label);
+    free(evaluation->predicted);
+    free(evaluation->rows);
+    *evaluation = (ls_evaluation){ 0 };
 }
 
 /* After a failure, may memory be freed? Not while a device may still write into it. */
@@ -148,39 +188,26 @@ static void close_applied(applied *a)
     ls_checkpoint_close(a->checkpoint);
 }
 
-ls_status ls_evaluate(const char *checkpoint, const char *data, const char *devices, int threads,
-                      double timeout_s, bool train_part, bool raw_weights, ls_stuck_fn *stuck,
-                      ls_evaluation *result, float **rows, size_t *columns)
+ls_status ls_evaluate(const ls_evaluation_request *request, ls_evaluation *result)
 {
     ls_record cause;
     applied *a = calloc(1, sizeof *a);
+    *result = (ls_evaluation){ 0 };
     if (!a) return ls_fail(LS_ERR_MEMORY, "no memory for an evaluation");
-    ls_status status = open_files(a, checkpoint, data, devices, raw_weights);
-    if (status == LS_OK) status = open_replicas(a, threads, timeout_s);
+    ls_status status = open_files(a, request);
+    if (status == LS_OK) status = open_replicas(a, request->threads, request->timeout_s);
+    if (status == LS_OK) status = open_job(a, request);
     if (status == LS_OK) {
-        const bool has_test = ls_dataset_describe(a->dataset)->count[LS_PART_TEST] > 0;
-        const ls_part part = train_part || !has_test ? LS_PART_TRAIN : LS_PART_TEST;
-        const size_t outputs = ls_model_outputs(&a->model);
-        status = ls_evaluation_job_init(&a->job, a->dataset, part, a->list.count, a->group,
-                                        outputs, rows != NULL);
-    }
-    if (status == LS_OK) {
-        status = ls_group_run(a->group, evaluate_rank, a, stuck);
+        status = ls_group_run(a->group, evaluate_rank, a, request->stuck);
         ls_record_keep(&cause);
         const bool drained = status == LS_OK || is_drained(a);
         ls_record_restore(&cause);
-        if (!drained) stuck();
+        if (!drained) request->stuck();
     }
-    if (status == LS_OK) {
-        report(a, data, result);
-        if (rows) {
-            *rows = a->job.rows;
-            *columns = a->job.columns;
-            a->job.rows = NULL;
-        }
-    }
+    if (status == LS_OK) status = report(a, request, result);
     ls_record_keep(&cause);
     close_applied(a);
+    if (status != LS_OK) ls_evaluation_free(result);
     ls_record_restore(&cause);
     free(a);
     return status;

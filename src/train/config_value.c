@@ -15,9 +15,12 @@
 #include "io/json.h"
 #include "nearest.h"
 
-/* Columns of history.csv that --until may watch. */
-static const char *const watched[] = { "loss", "accuracy", "mae", "mse", "val_loss",
-                                       "val_accuracy", "val_mae", "val_mse", NULL };
+/* Columns of history.csv that --until may watch, but for topK of other K; all also with val_. */
+static const char *const watched[] = {
+    "loss", "accuracy", "top5", "precision", "recall", "f1", "mse", "mae", "r2",
+    "val_loss", "val_accuracy", "val_top5", "val_precision", "val_recall", "val_f1", "val_mse",
+    "val_mae", "val_r2", NULL
+};
 
 ls_status ls_value_expected(const ls_option *option, const char *text, const char *what)
 {
@@ -213,6 +216,26 @@ static ls_status read_text(const ls_option *option, const char *text, char *out)
 
 /* -- until ------------------------------------------------------------------------------------- */
 
+static bool is_watched(const char *column)
+{
+    int i = 0;
+    while (watched[i] && strcmp(watched[i], column) != 0) i++;
+    if (watched[i]) return true;
+    const char *metric = strncmp(column, "val_", 4) == 0 ? column + 4 : column;
+    const size_t digits = strncmp(metric, "top", 3) == 0 ? strspn(metric + 3, "0123456789") : 0;
+    return digits > 0 && metric[3 + digits] == '\0';
+}
+
+static ls_status unknown_column(const ls_option *option, const char *text)
+{
+    char what[200];
+    const char *nearest = ls_nearest_name(text, watched);
+    snprintf(what, sizeof what, "loss, accuracy, topK, precision, recall, f1, mse, mae or r2, or "
+             "one of them after val_%s%s%s", nearest ? "; did you mean " : "",
+             nearest ? nearest : "", nearest ? "?" : "");
+    return ls_value_expected(option, text, what);
+}
+
 static ls_status read_until(const ls_option *option, const char *text, ls_until *out)
 {
     ls_until until = { .metric = "" };
@@ -232,9 +255,7 @@ static ls_status read_until(const ls_option *option, const char *text, ls_until 
         return ls_value_expected(option, text, "a number after >= or <=");
     }
     memcpy(until.metric, text, count);
-    int i = 0;
-    while (watched[i] && strcmp(watched[i], until.metric) != 0) i++;
-    if (!watched[i]) return unknown_name(option, until.metric, watched, i);
+    if (!is_watched(until.metric)) return unknown_column(option, until.metric);
     *out = until;
     return LS_OK;
 }

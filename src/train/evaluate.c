@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "numerics.h"
+#include "train/scores.h"
 
 static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 
@@ -171,14 +172,75 @@ static double flat_sum(const float *x, size_t count)
     return ls_flat_end_f64(&sum);
 }
 
-ls_epoch_sums ls_evaluation_sums(const ls_evaluation_job *job)
+ls_epoch_sums ls_evaluation_sums(const ls_evaluation_job *job, int top_k)
 {
     ls_epoch_sums sums = { .samples = (int64_t)job->count };
     sums.loss = flat_sum(job->loss, job->count);
     sums.square = flat_sum(job->square, job->count);
     sums.error = flat_sum(job->error, job->count);
-    for (size_t i = 0; i < job->count; i++) sums.correct += job->place[i] == 0;
+    for (size_t i = 0; i < job->count; i++) {
+        sums.correct += job->place[i] == 0;
+        sums.top += job->place[i] < top_k;
+    }
     return sums;
+}
+
+bool ls_evaluation_needs_rows(const ls_metric_list *list)
+{
+    for (int m = 0; m < list->count; m++)
+        if (list->kind[m] == LS_METRIC_R2) return true;
+    return false;
+}
+
+static bool needs_classes(const ls_metric_list *list)
+{
+    for (int m = 0; m < list->count; m++)
+        if (ls_metric_needs_all(list->kind[m]) && list->kind[m] != LS_METRIC_R2) return true;
+    return false;
+}
+
+static ls_status class_scores(const ls_evaluation_job *job, bool binary, ls_class_scores *out)
+{
+    const size_t classes = ls_dataset_describe(job->dataset)->classes;
+    int32_t *label = calloc(job->count + 1, sizeof *label);
+    if (!label) return ls_fail(LS_ERR_MEMORY, "no memory for %zu labels", job->count);
+    for (size_t i = 0; i < job->count; i++)
+        label[i] = ls_dataset_label(job->dataset, job->part, i);
+    const ls_status status = ls_class_scores_of(label, job->predicted, job->count,
+                                                classes > job->columns ? classes : job->columns,
+                                                binary, out);
+    free(label);
+    return status;
+}
+
+static ls_status r_squared(const ls_evaluation_job *job, double *out)
+{
+    const size_t outputs = ls_dataset_describe(job->dataset)->outputs;
+    float *target = calloc(job->count * outputs + 1, sizeof *target);
+    if (!target) return ls_fail(LS_ERR_MEMORY, "no memory for %zu targets", job->count);
+    for (size_t i = 0; i < job->count; i++)
+        ls_dataset_target(job->dataset, job->part, i, target + i * outputs);
+    *out = ls_r_squared(job->rows, target, job->count, outputs);
+    free(target);
+    return LS_OK;
+}
+
+ls_status ls_evaluation_metrics(const ls_evaluation_job *job, const ls_metric_list *list,
+                                const ls_epoch_sums *sums, double *value)
+{
+    ls_class_scores scores = { 0 };
+    ls_metric_values(list, sums, value);
+    if (needs_classes(list)) LS_TRY(class_scores(job, list->binary, &scores));
+    for (int m = 0; m < list->count; m++) {
+        switch (list->kind[m]) {
+        case LS_METRIC_PRECISION: value[m] = scores.precision; break;
+        case LS_METRIC_RECALL: value[m] = scores.recall; break;
+        case LS_METRIC_F1: value[m] = scores.f1; break;
+        case LS_METRIC_R2: LS_TRY(r_squared(job, &value[m])); break;
+        default: break;
+        }
+    }
+    return LS_OK;
 }
 
 ls_status ls_replica_regularizer(ls_replica *replica, ls_group *group, double *out)

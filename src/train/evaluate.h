@@ -55,7 +55,16 @@ LS_MUST_USE ls_status ls_evaluation_run(const ls_evaluation_job *job, ls_replica
                                         ls_evaluation_staging *staging);
 
 /* Sums over the whole part, in the order of the data set. Pure. */
-ls_epoch_sums ls_evaluation_sums(const ls_evaluation_job *job);
+ls_epoch_sums ls_evaluation_sums(const ls_evaluation_job *job, int top_k);
+
+/* The metrics of the whole part: value[list->count]. R squared needs the job's rows.
+ * Errors: MEMORY. */
+LS_MUST_USE ls_status ls_evaluation_metrics(const ls_evaluation_job *job,
+                                            const ls_metric_list *list,
+                                            const ls_epoch_sums *sums, double *value);
+
+/* Does it? Then the job is made with want_rows. */
+bool ls_evaluation_needs_rows(const ls_metric_list *list);
 
 /* The regulariser of a replica's weights: by the tree over parameters in the order of the model
  * file, l1 * sum |w| + l2 * sum w^2 of each with its own l1 and l2. Blocks. */

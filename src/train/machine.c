@@ -168,6 +168,7 @@ static void plan_replicas(ls_run *run, const ls_dataset_info *data)
         .accumulate = config->accumulate,
         .global_batch = config->global_batch,
         .capacity_min = EVALUATION_ROWS,
+        .top_k = run->metrics.top_k,
         .weighted = run->class_weight || data->weighted,
         .slot_count = ls_optimizer_slot_count(config->optimizer),
         .rule = run->rule,
@@ -202,7 +203,8 @@ ls_status ls_machine_open(ls_run *run, const ls_progress *start)
     LS_TRY(open_memory(run, &pipeline));
     if (run->config.explain_step > 0) LS_TRY(ls_explanation_create(run));
     LS_TRY(ls_evaluation_job_init(&run->test, run->dataset, LS_PART_TEST, run->world_size,
-                                  run->group, 0, false));
+                                  run->group, ls_model_outputs(&run->model),
+                                  ls_evaluation_needs_rows(&run->metrics)));
     return open_pipeline(run, &pipeline);
 }
 

@@ -4,8 +4,10 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "nearest.h"
 #include "numerics.h"
 
 double ls_tree_sum(const double *x, size_t count)
@@ -56,23 +58,116 @@ void ls_epoch_sums_add(ls_epoch_sums *sums, const ls_shard_sum *totals, double s
     sums->top += totals->top;
 }
 
-int ls_metric_count(ls_task task) { return task == LS_TASK_CLASSIFY ? 1 : 2; }
+/* -- the list ---------------------------------------------------------------------------------- */
 
-const char *ls_metric_name(ls_task task, int metric)
+/* By kind. LS_METRIC_TOP's is followed by its K. */
+static const struct {
+    const char *name;
+    ls_task task;
+    bool needs_all;
+} known[] = {
+    [LS_METRIC_ACCURACY] = { "accuracy", LS_TASK_CLASSIFY, false },
+    [LS_METRIC_TOP] = { "top", LS_TASK_CLASSIFY, false },
+    [LS_METRIC_PRECISION] = { "precision", LS_TASK_CLASSIFY, true },
+    [LS_METRIC_RECALL] = { "recall", LS_TASK_CLASSIFY, true },
+    [LS_METRIC_F1] = { "f1", LS_TASK_CLASSIFY, true },
+    [LS_METRIC_MSE] = { "mse", LS_TASK_REGRESS, false },
+    [LS_METRIC_MAE] = { "mae", LS_TASK_REGRESS, false },
+    [LS_METRIC_R2] = { "r2", LS_TASK_REGRESS, true },
+};
+enum { KNOWN = sizeof known / sizeof known[0] };
+
+static ls_status unknown_metric(const char *name)
 {
-    if (task == LS_TASK_CLASSIFY) return "accuracy";
-    return metric == 0 ? "mse" : "mae";
+    const char *names[KNOWN + 1] = { NULL };
+    for (int k = 0; k < KNOWN; k++) names[k] = k == LS_METRIC_TOP ? "top5" : known[k].name;
+    const char *nearest = ls_nearest_name(name, names);
+    return ls_fail(LS_ERR_ARGUMENT, "--metrics: found '%s', expected accuracy, topK, precision, "
+                   "recall, f1, mse, mae or r2%s%s%s", name, nearest ? "; did you mean " : "",
+                   nearest ? nearest : "", nearest ? "?" : "");
 }
 
-void ls_metric_values(ls_task task, const ls_epoch_sums *sums, double *value)
+/* The kind that `name` says, with topK's K; KNOWN if it says none. */
+static int kind_named(const char *name, int *k)
 {
-    const double n = sums->samples > 0 ? (double)sums->samples : (double)NAN;
-    if (task == LS_TASK_CLASSIFY) {
-        value[0] = (double)sums->correct / n;
-    } else {
-        value[0] = sums->square / n;
-        value[1] = sums->error / n;
+    const size_t digits = strncmp(name, "top", 3) == 0 ? strspn(name + 3, "0123456789") : 0;
+    *k = 0;
+    if (digits > 0 && digits <= 6 && name[3] != '0' && name[3 + digits] == '\0') {
+        *k = (int)strtol(name + 3, NULL, 10);
+        return LS_METRIC_TOP;
     }
+    int kind = 0;
+    while (kind < KNOWN && (kind == LS_METRIC_TOP || strcmp(known[kind].name, name) != 0)) kind++;
+    return kind;
+}
+
+static ls_status add_metric(ls_metric_list *list, const char *name, const ls_dataset_info *data)
+{
+    int k;
+    const int kind = kind_named(name, &k);
+    if (kind == KNOWN) return unknown_metric(name);
+    if (known[kind].task != data->task)
+        return ls_fail(LS_ERR_ARGUMENT, "--metrics %s: it measures %s, the data has %s", name,
+                       known[kind].task == LS_TASK_CLASSIFY ? "classes" : "numbers",
+                       data->task == LS_TASK_CLASSIFY ? "classes" : "numbers");
+    for (int m = 0; m < list->count; m++)
+        if (list->kind[m] == (ls_metric_kind)kind)
+            return ls_fail(LS_ERR_ARGUMENT, "--metrics: found %s after %s, expected each metric "
+                           "once%s", name, list->name[m], k > 0 ? ", and one topK" : "");
+    if (k > 0 && (size_t)k > data->classes)
+        return ls_fail(LS_ERR_ARGUMENT, "--metrics %s: the data has %zu classes", name,
+                       data->classes);
+    list->kind[list->count] = (ls_metric_kind)kind;
+    snprintf(list->name[list->count], LS_METRIC_NAME_BYTES, "%s", name);
+    list->count++;
+    if (k > 0) list->top_k = k;
+    return LS_OK;
+}
+
+ls_status ls_metric_list_init(ls_metric_list *list, const char *text, const ls_dataset_info *data,
+                              ls_loss loss)
+{
+    const bool classify = data->task == LS_TASK_CLASSIFY;
+    *list = (ls_metric_list){ .binary = classify && data->classes == 2
+                                        && loss == LS_LOSS_SIGMOID_CROSSENTROPY };
+    if (strcmp(text, "auto") == 0) text = classify ? "accuracy" : "mse,mae";
+    for (bool more = true; more;) {
+        char name[LS_METRIC_NAME_BYTES];
+        const size_t chars = strcspn(text, ",");
+        snprintf(name, sizeof name, "%.*s", (int)(chars < sizeof name ? chars : sizeof name - 1),
+                 text);
+        LS_TRY(add_metric(list, name, data));
+        more = text[chars] == ',';
+        text += chars + 1;
+    }
+    return LS_OK;
+}
+
+bool ls_metric_needs_all(ls_metric_kind kind) { return known[kind].needs_all; }
+
+static double value_of(ls_metric_kind kind, const ls_epoch_sums *sums)
+{
+    const double n = (double)sums->samples;
+    if (sums->samples == 0 || known[kind].needs_all) return (double)NAN;
+    switch (kind) {
+    case LS_METRIC_ACCURACY: return (double)sums->correct / n;
+    case LS_METRIC_TOP: return (double)sums->top / n;
+    case LS_METRIC_MSE: return sums->square / n;
+    default: return sums->error / n;
+    }
+}
+
+void ls_metric_values(const ls_metric_list *list, const ls_epoch_sums *sums, double *value)
+{
+    for (int m = 0; m < list->count; m++) value[m] = value_of(list->kind[m], sums);
+}
+
+/* -- lines of history.csv ---------------------------------------------------------------------- */
+
+void ls_history_name(ls_history_line *line, const ls_metric_list *list)
+{
+    line->metric_count = list->count;
+    memcpy(line->metric_name, list->name, sizeof line->metric_name);
 }
 
 double ls_history_value(const ls_history_line *line, const char *name)
@@ -86,14 +181,13 @@ double ls_history_value(const ls_history_line *line, const char *name)
     return (double)NAN;
 }
 
-bool ls_history_has(const char *name, ls_task task, bool has_test)
+bool ls_history_has(const char *name, const ls_metric_list *list, bool has_test)
 {
-    if (strncmp(name, "val_", 4) == 0) {
-        if (!has_test) return false;
-        name += 4;
-    }
+    const bool is_test = strncmp(name, "val_", 4) == 0;
+    if (is_test && !has_test) return false;
+    if (is_test) name += 4;
     if (strcmp(name, "loss") == 0) return true;
-    for (int m = 0; m < ls_metric_count(task); m++)
-        if (strcmp(name, ls_metric_name(task, m)) == 0) return true;
+    for (int m = 0; m < list->count; m++)
+        if (strcmp(name, list->name[m]) == 0) return is_test || !known[list->kind[m]].needs_all;
     return false;
 }

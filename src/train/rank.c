@@ -110,21 +110,19 @@ static ls_status summarize_epoch(ls_rank *k, ls_history_line *line)
 {
     ls_run *run = k->run;
     const ls_epoch_sums *sums = &k->progress.sums;
-    const ls_task task = run->replica_config.data->task;
-    const double nan = (double)NAN;
+    const ls_metric_list *metrics = &run->metrics;
     *line = (ls_history_line){
         .epoch = k->progress.epoch + 1,
         .step = k->progress.step,
         .lr = k->line.lr,
         .loss = sums->loss / (double)sums->samples,
-        .val_loss = nan,
+        .val_loss = (double)NAN,
         .seconds = k->epoch_seconds,
         .samples_per_second = (double)k->epoch_samples / k->epoch_seconds,
-        .metric_count = ls_metric_count(task),
-        .val_metric = { nan, nan },
     };
-    for (int m = 0; m < line->metric_count; m++) line->metric_name[m] = ls_metric_name(task, m);
-    ls_metric_values(task, sums, line->metric);
+    ls_history_name(line, metrics);
+    ls_metric_values(metrics, sums, line->metric);
+    ls_metric_values(metrics, &(ls_epoch_sums){ .samples = 0 }, line->val_metric);
     if (run->test.count == 0) return LS_OK;
     const double begin = ls_clock();
     double regularizer;
@@ -132,9 +130,9 @@ static ls_status summarize_epoch(ls_rank *k, ls_history_line *line)
     LS_TRY(ls_replica_regularizer(&k->replica, run->group, &regularizer));
     LS_TRY(ls_evaluation_run(&run->test, &k->replica, &k->staging));
     ls_replica_exchange_average(&k->replica);
-    const ls_epoch_sums test = ls_evaluation_sums(&run->test);
+    const ls_epoch_sums test = ls_evaluation_sums(&run->test, metrics->top_k);
     line->val_loss = test.loss / (double)test.samples + regularizer;
-    ls_metric_values(task, &test, line->val_metric);
+    LS_TRY(ls_evaluation_metrics(&run->test, metrics, &test, line->val_metric));
     k->time.evaluation += ls_clock() - begin;
     /* The job's arrays are shared: nobody starts the next evaluation before all have read. */
     return ls_barrier_wait(run->group, k->rank, "the end of an epoch");
@@ -203,11 +201,18 @@ static void add_time(ls_time_split *time, const ls_log_line *line)
     time->steps += line->seconds;
 }
 
+/* Which metric the line of progress shows: the last that the training part has, if any. */
+static int shown_metric(const ls_metric_list *list)
+{
+    int shown = list->count - 1;
+    while (shown > 0 && ls_metric_needs_all(list->kind[shown])) shown--;
+    return shown;
+}
+
 static ls_status report_step(ls_rank *k)
 {
     const ls_run *run = k->run;
     const ls_progress *p = &k->progress;
-    const ls_task task = run->replica_config.data->task;
     k->epoch_seconds += k->line.seconds;
     k->epoch_samples += k->line.samples;
     k->samples += k->line.samples;
@@ -218,16 +223,17 @@ static ls_status report_step(ls_rank *k)
         run->observer->note(run->observer->context, "all sample weights of a batch are zero: "
                             "loss 0, no update");
     if (!run->observer->step) return LS_OK;
-    double metric[2];
-    ls_metric_values(task, &p->sums, metric);
+    double metric[LS_METRIC_MAX];
+    const int shown = shown_metric(&run->metrics);
+    ls_metric_values(&run->metrics, &p->sums, metric);
     run->observer->step(run->observer->context, &(ls_step_report){
         .epoch = p->epoch + 1,
         .epochs = run->config.epochs,
         .step_of_epoch = p->step_of_epoch,
         .steps_per_epoch = run->steps_per_epoch,
         .epoch_loss = p->sums.loss / (double)p->sums.samples,
-        .epoch_metric = metric[ls_metric_count(task) - 1],
-        .metric_name = ls_metric_name(task, ls_metric_count(task) - 1),
+        .epoch_metric = metric[shown],
+        .metric_name = run->metrics.name[shown],
         .seconds = k->epoch_seconds,
         .line = &k->line });
     return LS_OK;

@@ -58,6 +58,7 @@ typedef struct {
 
 struct ls_run {
     ls_config config;             /* effective */
+    ls_metric_list metrics;
     float *class_weight;          /* owned; [classes] or NULL: all 1 */
     ls_model model;
     bool model_given;             /* the user named one; false: the checkpoint's */

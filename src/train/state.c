@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINE_BYTES = 512, COUNT_DIGITS = 15 };
+enum { LINE_BYTES = 1024, COUNT_DIGITS = 15 };
 
 static const char format_name[] = "lockstep checkpoint 1";
 
@@ -23,25 +23,33 @@ void ls_numerics_class(const ls_config *config, int world_size, char *out, size_
 
 /* -- numbers as text: %.17g comes back with the same bits -------------------------------------- */
 
+/* A line's numbers: the seven of every line, then its metrics, then those of the test part: two of
+ * each at least, as a line without names does not say how many there are. */
+enum { LINE_FIXED = 7, LINE_NUMBERS_MAX = LINE_FIXED + 2 * LS_METRIC_MAX };
+
 static void write_line(const ls_history_line *line, char out[LINE_BYTES])
 {
-    snprintf(out, LINE_BYTES,
-             "%" PRIu64 " %" PRIu64 " %.17g %.17g %.17g %.17g %.17g %.17g %.17g %.17g %.17g",
-             line->epoch, line->step, line->lr, line->loss, line->val_loss, line->seconds,
-             line->samples_per_second, line->metric[0], line->metric[1], line->val_metric[0],
-             line->val_metric[1]);
+    const int metrics = line->metric_count > 2 ? line->metric_count : 2;
+    int used = snprintf(out, LINE_BYTES, "%" PRIu64 " %" PRIu64 " %.17g %.17g %.17g %.17g %.17g",
+                        line->epoch, line->step, line->lr, line->loss, line->val_loss,
+                        line->seconds, line->samples_per_second);
+    for (int m = 0; m < 2 * metrics; m++)
+        used += snprintf(out + used, (size_t)(LINE_BYTES - used), " %.17g",
+                         m < metrics ? line->metric[m] : line->val_metric[m - metrics]);
 }
 
-/* Numbers separated by spaces, all of them. */
-static bool read_numbers(const char *text, double *out, int count)
+/* Numbers separated by spaces, all of the text. Returns how many; -1: it is something else. */
+static int read_numbers(const char *text, double *out, int count_max)
 {
-    for (int i = 0; i < count; i++) {
+    int count = 0;
+    while (*text) {
         char *end;
-        out[i] = strtod(text, &end);
-        if (end == text) return false;
+        if (count == count_max) return -1;
+        out[count++] = strtod(text, &end);
+        if (end == text) return -1;
         text = end;
     }
-    return *text == '\0';
+    return count;
 }
 
 /* A count that was written as a double; beyond 2^53 they are no counts. */
@@ -49,13 +57,19 @@ static bool is_count(double x) { return x >= 0 && x <= 0x1p53 && x == floor(x); 
 
 static bool read_line(const char *text, ls_history_line *line)
 {
-    double x[11];
-    if (!read_numbers(text, x, 11) || !is_count(x[0]) || !is_count(x[1])) return false;
+    double x[LINE_NUMBERS_MAX];
+    const int count = read_numbers(text, x, LINE_NUMBERS_MAX);
+    const int metrics = (count - LINE_FIXED) / 2;
+    if (metrics < 2 || count != LINE_FIXED + 2 * metrics || !is_count(x[0]) || !is_count(x[1]))
+        return false;
     *line = (ls_history_line){
         .epoch = (uint64_t)x[0], .step = (uint64_t)x[1], .lr = x[2], .loss = x[3],
         .val_loss = x[4], .seconds = x[5], .samples_per_second = x[6],
-        .metric = { x[7], x[8] }, .val_metric = { x[9], x[10] },
     };
+    for (int m = 0; m < metrics; m++) {
+        line->metric[m] = x[LINE_FIXED + m];
+        line->val_metric[m] = x[LINE_FIXED + metrics + m];
+    }
     return true;
 }
 
@@ -145,8 +159,9 @@ static ls_status save_with_config(const char *path, const ls_run_state *state,
     snprintf(step, sizeof step, "%" PRIu64, p->step);
     snprintf(epoch, sizeof epoch, "%" PRIu64, p->epoch);
     snprintf(step_of_epoch, sizeof step_of_epoch, "%" PRIu64, p->step_of_epoch);
-    snprintf(sums, sizeof sums, "%.17g %.17g %.17g %" PRId64 " %" PRId64, p->sums.loss,
-             p->sums.error, p->sums.square, p->sums.samples, p->sums.correct);
+    snprintf(sums, sizeof sums, "%.17g %.17g %.17g %" PRId64 " %" PRId64 " %" PRId64,
+             p->sums.loss, p->sums.error, p->sums.square, p->sums.samples, p->sums.correct,
+             p->sums.top);
     write_line(&p->best, best);
     write_line(&p->last, last);
     const ls_saved_text text[] = {
@@ -208,15 +223,16 @@ static ls_status read_progress(ls_progress *p, const ls_checkpoint *checkpoint, 
     const char *sums = ls_checkpoint_text(checkpoint, "epoch_sums");
     const char *best = ls_checkpoint_text(checkpoint, "best");
     const char *last = ls_checkpoint_text(checkpoint, "last");
-    double x[5];
+    double x[6];
     if (!sums || !best || !last) return missing_text(path, "epoch_sums, best or last");
-    if (!read_numbers(sums, x, 5) || !is_count(x[3]) || !is_count(x[4]) ||
+    if (read_numbers(sums, x, 6) != 6 || !is_count(x[3]) || !is_count(x[4]) || !is_count(x[5]) ||
         !read_line(best, &p->best) || !read_line(last, &p->last))
         return ls_fail(LS_ERR_FORMAT, "%s: epoch_sums \"%.200s\", best \"%.200s\", last "
-                       "\"%.200s\": expected 5, 11 and 11 numbers, the counts among them whole",
-                       path, sums, best, last);
+                       "\"%.200s\": expected 6 numbers, and 11 or more of each of the others, the "
+                       "counts among them whole", path, sums, best, last);
     p->sums = (ls_epoch_sums){ .loss = x[0], .error = x[1], .square = x[2],
-                               .samples = (int64_t)x[3], .correct = (int64_t)x[4] };
+                               .samples = (int64_t)x[3], .correct = (int64_t)x[4],
+                               .top = (int64_t)x[5] };
     return LS_OK;
 }
 

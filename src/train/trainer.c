@@ -100,12 +100,13 @@ static ls_status open_data_and_model(ls_run *run, const ls_saved_run *saved)
                        saved->text[LS_SAVED_DATA]);
     LS_TRY(ls_augment_check(&config->augment, data));
     LS_TRY(open_model(run, resumed ? saved->text[LS_SAVED_MODEL] : NULL));
+    LS_TRY(ls_metric_list_init(&run->metrics, config->metrics, data, run->model.loss));
     LS_TRY(ls_class_weights_create(config->class_weights, run->dataset, &run->class_weight));
     LS_TRY(ls_rules_create(config, &run->model, &run->rule));
     if (config->until.metric[0]
-        && !ls_history_has(config->until.metric, data->task, data->count[LS_PART_TEST] > 0))
+        && !ls_history_has(config->until.metric, &run->metrics, data->count[LS_PART_TEST] > 0))
         return ls_fail(LS_ERR_ARGUMENT, "--until %s: this run has no such column (loss, %s%s)",
-                       config->until.metric, ls_metric_name(data->task, 0),
+                       config->until.metric, run->metrics.name[0],
                        data->count[LS_PART_TEST] > 0 ? ", and both with val_"
                                                      : "; there is no test part");
     return LS_OK;
@@ -185,13 +186,11 @@ static ls_status load_state(ls_run *run, const ls_checkpoint *resumed)
 
 static void set_progress(ls_run *run, const ls_progress *start)
 {
-    const ls_task task = ls_dataset_describe(run->dataset)->task;
     for (int r = 0; r < run->world_size; r++) {
         ls_progress *p = &run->rank[r].progress;
         *p = *start;
-        p->best.metric_count = p->last.metric_count = ls_metric_count(task);
-        for (int m = 0; m < ls_metric_count(task); m++)
-            p->best.metric_name[m] = p->last.metric_name[m] = ls_metric_name(task, m);
+        ls_history_name(&p->best, &run->metrics);
+        ls_history_name(&p->last, &run->metrics);
         run->rank[r].optimizer = ls_optimizer_state_at(&run->config, start->step);
     }
 }

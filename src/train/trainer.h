@@ -88,23 +88,37 @@ typedef struct {
 LS_MUST_USE ls_status ls_train(const ls_config *config, const ls_observer *observer,
                                ls_train_result *result);
 
+/* What to evaluate, on what. */
+typedef struct {
+    const char *checkpoint, *data, *devices;
+    int threads;                      /* of each device; 0: auto */
+    double timeout_s;
+    bool train_part;                  /* the training part, also if there is a test part */
+    bool raw_weights;                 /* the weights, not their moving average */
+    const char *metrics;              /* as --metrics; NULL: those of the run */
+    bool want_classes, want_rows;     /* arrays of the result; without them it owns nothing */
+    ls_stuck_fn *stuck;               /* as the observer's */
+} ls_evaluation_request;
+
 typedef struct {
     size_t samples;
     double loss;
-    const char *metric_name;          /* "accuracy" (CLASSIFY), "mae" (REGRESS) */
-    double metric;
+    int metric_count;
+    char metric_name[LS_METRIC_MAX][LS_METRIC_NAME_BYTES];
+    double metric[LS_METRIC_MAX];
     char data_note[200];              /* "" or that the data differ from those trained on */
+    size_t classes;                   /* that labels and predictions are below; 0: numbers */
+    int32_t *label, *predicted;       /* owned, [samples]; NULL for numbers, or unless wanted */
+    float *rows;                      /* owned, [samples, columns] probabilities or predictions:
+                                         what predict prints; NULL unless wanted */
+    size_t columns;
 } ls_evaluation;
 
-/* Evaluate a checkpoint on the test part of `data` (the training part if there is no test part,
- * or if `train_part`), with the moving average of its weights where it holds one (unless
- * `raw_weights`), on `devices`, `threads` each (0: auto). The same bits for any N, batch
- * and thread count. `stuck`: as the observer's. `rows`, if not NULL, receives per sample `columns`
- * numbers (probabilities, or predictions), owned by the caller: what predict prints. */
-LS_MUST_USE ls_status ls_evaluate(const char *checkpoint, const char *data, const char *devices,
-                                  int threads, double timeout_s, bool train_part,
-                                  bool raw_weights, ls_stuck_fn *stuck, ls_evaluation *result,
-                                  float **rows, size_t *columns);
+/* Evaluate a checkpoint on the test part of `data` (the training part if there is no test part),
+ * with the moving average of its weights where it holds one. Samples are not weighted. The same
+ * bits for any N, batch and thread count. */
+LS_MUST_USE ls_status ls_evaluate(const ls_evaluation_request *request, ls_evaluation *result);
+void ls_evaluation_free(ls_evaluation *evaluation); /* accepts all-zero */
 
 /* The configuration stored in a checkpoint. Errors: FORMAT. */
 LS_MUST_USE ls_status ls_checkpoint_config(const char *checkpoint, ls_config *config);

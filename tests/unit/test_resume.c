@@ -239,7 +239,7 @@ static void test_a_checkpoint_that_makes_no_sense_is_refused_by_name(void **stat
         { "step_of_epoch", "5", "5 steps an epoch" },
         { "epoch_sums", "1 0 1 -5 nan", "counts among them whole" },
         { "best", "1e300 1 1 1 1 1 1 1 1 1 1", "counts among them whole" },
-        { "last", "1 2", "11 numbers" },
+        { "last", "1 2", "11 or more" },
         { "config", "lr nan\n", "its configuration: line:1: --lr" },
         { "config", "", "its configuration: no MODEL" },
         { "model", "input 4\n", "its model: line:2:1: " },
@@ -425,20 +425,20 @@ static void test_evaluation_is_exact_on_any_number_of_replicas(void **state)
     (void)state;
     static const char *const devices[] = { "host:1", "host:2", "host:3", "host:8" };
     training *t = tiny_create();
-    ls_evaluation result;
-    float *rows[4] = { NULL };
-    size_t columns = 0;
+    ls_evaluation result[4];
     training_must_run(t);
     for (int d = 0; d < 4; d++) {
-        assert_int_equal(ls_evaluate(t->result.checkpoint, t->config.data, devices[d], 1, 60,
-                                     false, false, training_stuck, &result, &rows[d], &columns),
-                         LS_OK);
-        assert_int_equal(result.samples, 9);
-        assert_true(result.loss == t->result.last.val_loss);
-        assert_true(result.metric == t->result.last.val_metric[0]);
-        assert_memory_equal(rows[d], rows[0], 9 * columns * sizeof(float));
+        const ls_evaluation_request request = {
+            .checkpoint = t->result.checkpoint, .data = t->config.data, .devices = devices[d],
+            .threads = 1, .timeout_s = 60, .want_rows = true, .stuck = training_stuck };
+        assert_int_equal(ls_evaluate(&request, &result[d]), LS_OK);
+        assert_int_equal(result[d].samples, 9);
+        assert_true(result[d].loss == t->result.last.val_loss);
+        assert_true(result[d].metric[0] == t->result.last.val_metric[0]);
+        assert_memory_equal(result[d].rows, result[0].rows,
+                            9 * result[d].columns * sizeof(float));
     }
-    for (int d = 0; d < 4; d++) free(rows[d]);
+    for (int d = 0; d < 4; d++) ls_evaluation_free(&result[d]);
     training_destroy(t);
 }
 
