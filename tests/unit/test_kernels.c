@@ -408,6 +408,59 @@ static void test_losses_and_arenas_refuse_missing_parts(void **state)
     assert_refused(ls_dropout(&stream, &(ls_dropout_args){ .layer = 65536 }), "layer 65536");
 }
 
+static void test_batch_normalisation_refuses_what_does_not_fit(void **state)
+{
+    (void)state;
+    float x[12] = { 0 }, row[16] = { 0 }, gamma[2] = { 0 };
+    const ls_fold fold = { .leaf_count = 1, .piece_count = 1, .slot_count = 1, .shard = { 1 },
+                           .sample = { 0, 2 } };
+    ls_batchnorm_args args = { .shape = { 1, 0, 2 }, .samples = 2, .fold = &fold,
+                               .statistics = { .row = row, .stride = 4, .n = { 0, 2 } },
+                               .gamma = gamma, .beta = gamma, .x = x, .y = x };
+    assert_refused(ls_batchnorm(&stream, &args), "samples of 1 x 0 x 2");
+    args.shape.width = 1;
+    assert_int_equal(ls_batchnorm(&stream, &args), LS_OK);
+    args.y = x + 1;
+    assert_refused(ls_batchnorm(&stream, &args), "overlap by 12 bytes");
+    args.y = x + 4;
+    args.statistics.n[1] = 0.0f;
+    assert_refused(ls_batchnorm(&stream, &args), "0 values for shard 1");
+    args.statistics.n[1] = 2.0f;
+    args.statistics.stride = 3;
+    assert_refused(ls_batchnorm(&stream, &args), "2 channels lie 3 apart");
+    args.statistics.stride = 4;
+    args.samples = 3;
+    assert_refused(ls_batchnorm(&stream, &args), "3 samples, the fold has 2");
+    args.fold = NULL;
+    assert_refused(ls_batchnorm(&stream, &args), "fold is NULL");
+    args.statistics.stride = 0;
+    assert_refused(ls_batchnorm(&stream, &args), "statistics of 0 values");
+    args.statistics.n[0] = 3.0f;
+    args.statistics.row = NULL;
+    assert_refused(ls_batchnorm(&stream, &args), "statistics.row is NULL");
+
+    const ls_batchnorm_statistics_args statistics = { { 1, 1, 2 }, NULL, x, row };
+    assert_refused(ls_batchnorm_statistics(&stream, &statistics), "fold is NULL");
+    ls_batchnorm_gradient_sums_args sums = { .shape = { 1, 1, 2 }, .fold = &fold,
+                                             .statistics = { .row = row, .n = { 2 } }, .x = x,
+                                             .dy = x, .row = row, .dgamma = gamma };
+    assert_refused(ls_batchnorm_gradient_sums(&stream, &sums), "dbeta is NULL");
+    sums.dy = NULL;
+    assert_refused(ls_batchnorm_gradient_sums(&stream, &sums), "dy is NULL");
+    ls_batchnorm_gradient_args gradient = { .shape = { 1, 1, 2 }, .samples = 2,
+                                            .statistics = { .row = row, .n = { 2 } },
+                                            .gamma = gamma, .x = x, .dy = x, .dx = x + 4 };
+    assert_refused(ls_batchnorm_gradient(&stream, &gradient), "sums is NULL");
+    gradient.sums = row;
+    assert_int_equal(ls_batchnorm_gradient(&stream, &gradient), LS_OK);
+    gradient.dx = x + 3;
+    assert_refused(ls_batchnorm_gradient(&stream, &gradient), "overlap by 4 bytes");
+    const ls_batchnorm_merge_args merge = { .channels = 2, .shard_count = 65 };
+    assert_refused(ls_batchnorm_merge(&stream, &merge), "65 shards");
+    const ls_batchnorm_merge_sums_args merge_sums = { .channels = 0, .shard_count = 1 };
+    assert_refused(ls_batchnorm_merge_sums(&stream, &merge_sums), "0 channels");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -423,6 +476,7 @@ int main(void)
         cmocka_unit_test(test_element_wise_ops_refuse_what_does_not_fit),
         cmocka_unit_test(test_merge_programs_end_with_one_sum),
         cmocka_unit_test(test_losses_and_arenas_refuse_missing_parts),
+        cmocka_unit_test(test_batch_normalisation_refuses_what_does_not_fit),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);
 }
