@@ -219,9 +219,10 @@ static ls_status report_step(ls_rank *k)
     add_time(&k->time, &k->line);
     if (k->rank != 0) return LS_OK;
     LS_TRY(ls_run_folder_log(run->folder, &k->line));
-    if (k->line.skipped && run->observer->note)
+    if (k->line.skipped && !k->told_skipped && run->observer->note)
         run->observer->note(run->observer->context, "all sample weights of a batch are zero: "
-                            "loss 0, no update");
+                            "loss 0, no update (said once; log.jsonl marks each such step)");
+    k->told_skipped = k->told_skipped || k->line.skipped;
     if (!run->observer->step) return LS_OK;
     double metric[LS_METRIC_MAX];
     const int shown = shown_metric(&run->metrics);

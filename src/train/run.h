@@ -50,6 +50,7 @@ typedef struct {
     int next_bucket;              /* of this step: the first that has not been exchanged */
     bool stop;                    /* shared decision: finish after this step */
     bool reached;                 /* --until holds */
+    bool told_skipped;            /* that steps are skipped has been said */
     double epoch_seconds;         /* of steps of this epoch, in this run */
     uint64_t epoch_samples, samples; /* trained in this epoch, and in all, in this run */
     ls_log_line line;             /* this step's seconds, and what log.jsonl gets */
