@@ -6,10 +6,12 @@
  * (a CIFAR-10 record begins with 0..9, IDX with 00 00, .npy with 93, a CSV number with a digit,
  * sign or point), so all formats share the check.
  */
+#define _DEFAULT_SOURCE /* madvise: POSIX's own has no advice that drops pages from a map */
 #include "io/data_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -161,6 +163,36 @@ void ls_data_file_close(ls_data_file *file)
     if (file->data) munmap((void *)file->data, file->bytes);
     free(file->path);
     *file = (ls_data_file){ .path = NULL };
+}
+
+void ls_data_file_expect(const ls_data_file *file, bool in_order)
+{
+    if (!file->data) return;
+    (void)madvise((void *)file->data, file->bytes, in_order ? MADV_SEQUENTIAL : MADV_RANDOM);
+}
+
+/* Advice is on whole units. A page that is read for the first time brings along those around it that
+ * the system has at hand, 16 of 4 KiB, aligned: so a unit is as many. Bytes beside those that were
+ * asked for come back from the file when they are read. */
+static void advise(const ls_data_file *file, const void *at, size_t bytes, int advice)
+{
+    const size_t unit = (size_t)16 * (size_t)sysconf(_SC_PAGESIZE);
+    const uintptr_t first = (uintptr_t)file->data, last = first + file->bytes;
+    uintptr_t begin = (uintptr_t)at / unit * unit;
+    uintptr_t end = ((uintptr_t)at + bytes) / unit * unit + unit;
+    if (begin < first) begin = first; /* where a map begins, a page does */
+    if (end > last) end = last;
+    (void)madvise((void *)begin, end - begin, advice);
+}
+
+void ls_data_file_want(const ls_data_file *file, const void *at, size_t bytes)
+{
+    advise(file, at, bytes, MADV_WILLNEED);
+}
+
+void ls_data_file_forget(const ls_data_file *file, const void *at, size_t bytes)
+{
+    advise(file, at, bytes, MADV_DONTNEED);
 }
 
 bool ls_data_file_is_there(const char *path)

@@ -4,6 +4,11 @@
  * Opening answers what no format can read: a file that is absent, or there only as .gz (with the
  * command that unpacks it), and contents of another kind: gzip, zip, HTML, UTF-16.
  *
+ * A map takes no memory of the process's own, but what was read of it stays resident until the
+ * system needs the room. So that a file larger than the memory can be walked through, and samples
+ * picked from it, at a few megabytes resident, the last three functions tell the system what is
+ * coming and what is done with. They are advice: they change nothing that is read, and cannot fail.
+ *
  * The file must not be changed while it is open: one that is cut short under the map ends the
  * program with SIGBUS.
  */
@@ -25,6 +30,14 @@ typedef struct {
  * Errors: FORMAT (absent, unreadable, empty, packed or of another kind), MEMORY. */
 LS_MUST_USE ls_status ls_data_file_open(const char *path, const char *expected, ls_data_file *out);
 void ls_data_file_close(ls_data_file *file); /* accepts an all-zero struct */
+
+/* How a file will be read from now on: front to back, or here and there. */
+void ls_data_file_expect(const ls_data_file *file, bool in_order);
+
+/* `bytes` bytes of the file, at `at` in its map: will be read at once; were read (other threads may
+ * read them still). */
+void ls_data_file_want(const ls_data_file *file, const void *at, size_t bytes);
+void ls_data_file_forget(const ls_data_file *file, const void *at, size_t bytes);
 
 /* Is `path`, or `path`.gz, there? */
 bool ls_data_file_is_there(const char *path);

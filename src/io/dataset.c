@@ -39,6 +39,7 @@ ls_status ls_dataset_file(ls_dataset *dataset, const char *path, const char *exp
     ls_data_file *file = &dataset->file[dataset->file_count];
     LS_TRY(ls_data_file_open(path, expected, file));
     dataset->file_count++;
+    if (file->bytes > LS_RESIDENT_BYTES) ls_data_file_expect(file, true);
     *out = file;
     return LS_OK;
 }
@@ -83,6 +84,17 @@ static ls_status extend(void **array, size_t old_count, size_t count, size_t byt
     return LS_OK;
 }
 
+/* The file that a run lies in, if both are so large that they are read in passing; else NULL. */
+static const ls_data_file *passing_file(const ls_dataset *dataset, ls_run run)
+{
+    if (run.count * run.stride <= LS_RESIDENT_BYTES) return NULL;
+    for (int i = 0; i < dataset->file_count; i++) {
+        const ls_data_file *file = &dataset->file[i];
+        if (run.x >= file->data && run.x < file->data + file->bytes) return file;
+    }
+    return NULL;
+}
+
 ls_status ls_dataset_add_run(ls_dataset *dataset, ls_part part, ls_run run)
 {
     ls_part_data *data = &dataset->part[part];
@@ -104,6 +116,7 @@ ls_status ls_dataset_add_run(ls_dataset *dataset, ls_part part, ls_run run)
         data->target = answer;
     }
     LS_TRY(status);
+    run.passing = passing_file(dataset, run);
     data->run[data->run_count++] = run;
     data->stored = stored;
     return LS_OK;
@@ -254,6 +267,7 @@ static void identify_part(const ls_dataset *dataset, ls_part part, ls_sha256 *sh
     const size_t bytes = ls_dataset_elements(dataset) * store_bytes(dataset->store);
     for (size_t i = 0; i < count; i++) {
         ls_sha256_update(sha, ls_dataset_sample(dataset, part, i), bytes);
+        ls_dataset_walked(dataset, part, data->kept ? data->kept[i] : i);
     }
     if (data->label) ls_sha256_update(sha, data->label, count * sizeof *data->label);
     if (data->target) {
@@ -321,6 +335,10 @@ static ls_status open_with(ls_dataset *dataset, const ls_dataset_format *format)
                          : dataset->scale.kind == LS_SCALE_DIVIDE ? dataset->scale.divisor
                                                                       : 1;
     identify(dataset);
+    for (int i = 0; i < dataset->file_count; i++) {
+        const ls_data_file *file = &dataset->file[i];
+        if (file->bytes > LS_RESIDENT_BYTES) ls_data_file_expect(file, false);
+    }
     return LS_OK;
 }
 

@@ -97,7 +97,7 @@ static ls_status check_size(const release *r, const ls_data_file *file)
                    hint);
 }
 
-/* Are the labels of record i of the file in range? If not, *good is false and it is a bad record. */
+/* Are the labels of record i of the file in range? If not, *good is false, the record bad. */
 static ls_status check_labels(ls_dataset *dataset, const release *r, const ls_data_file *file,
                               size_t i, bool *good)
 {

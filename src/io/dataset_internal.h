@@ -69,11 +69,16 @@ typedef enum {
 
 enum { LS_RUN_MAX = 5, LS_FILE_MAX = 12, LS_CLASSES_MAX = 65536, LS_CLASS_NAME_BYTES = 256 };
 
+/* Runs of mapped files beyond this are read in passing: what was read does not stay resident. */
+#define LS_RESIDENT_BYTES ((size_t)256 << 20)
+
 /* `count` samples, `stride` bytes apart, in one stretch of memory. */
 typedef struct {
     const unsigned char *x; /* borrowed from a file or from values: first sample's first value */
     size_t stride;
     size_t count;
+    const ls_data_file *passing; /* the mapped file, if it is read in passing: set by
+                                    ls_dataset_add_run */
 } ls_run;
 
 typedef struct {
@@ -176,6 +181,10 @@ size_t ls_dataset_elements(const ls_dataset *dataset); /* numbers per sample */
 
 /* Stored sample of `index`: its first byte. */
 const unsigned char *ls_dataset_sample(const ls_dataset *dataset, ls_part part, size_t index);
+
+/* For a walk through all stored samples of a part in order: `stored` is done with. Every few
+ * megabytes what is behind it need not stay resident. */
+void ls_dataset_walked(const ls_dataset *dataset, ls_part part, size_t stored);
 
 /* Extremes, mean and population standard deviation of the stored numbers of a part, each divided by
  * `unit`: in double, two passes, flat sums (docs/numerics.md 1.3) in the order sample, row, column,

@@ -21,7 +21,7 @@
  *
  * The header is read strictly: these three keys, each once, in any order. The data's size must be
  * what the header says, to the byte. Every float must be finite, also as a 32-bit one. X stays in
- * the mapped file.
+ * the mapped file, which may be larger than the memory (data_file.h).
  */
 #include <math.h>
 #include <stdio.h>
@@ -425,6 +425,7 @@ static ls_status open_part(ls_dataset *dataset, ls_part part, const char *x_path
         } else {
             LS_TRY(read_label(dataset, part, &y, n));
         }
+        if (is_float(&x)) ls_dataset_walked(dataset, part, n);
     }
     return LS_OK;
 }

@@ -28,13 +28,53 @@ size_t ls_dataset_elements(const ls_dataset *dataset)
     return info->height * info->width * info->channels;
 }
 
+/* The run that holds a stored sample; *stored becomes its place there. */
+static const ls_run *run_of(const ls_dataset *dataset, ls_part part, size_t *stored)
+{
+    const ls_run *run = dataset->part[part].run;
+    while (*stored >= run->count) *stored -= run++->count;
+    return run;
+}
+
+static size_t stored_index(const ls_dataset *dataset, ls_part part, size_t index)
+{
+    const uint32_t *kept = dataset->part[part].kept;
+    return kept ? kept[index] : index;
+}
+
 const unsigned char *ls_dataset_sample(const ls_dataset *dataset, ls_part part, size_t index)
 {
-    const ls_part_data *data = &dataset->part[part];
-    size_t stored = data->kept ? data->kept[index] : index;
-    const ls_run *run = data->run;
-    while (stored >= run->count) stored -= run++->count;
+    size_t stored = stored_index(dataset, part, index);
+    const ls_run *run = run_of(dataset, part, &stored);
     return run->x + stored * run->stride;
+}
+
+void ls_dataset_walked(const ls_dataset *dataset, ls_part part, size_t stored)
+{
+    const size_t window = (size_t)8 << 20;
+    const ls_run *run = run_of(dataset, part, &stored);
+    const size_t begin = stored * run->stride, end = begin + run->stride;
+    if (!run->passing || begin / window == end / window) return;
+    const size_t from = begin / window * window;
+    ls_data_file_forget(run->passing, run->x + from, end - from);
+}
+
+/* A sample on its own, of a run that may be read in passing: before and after reading it. */
+static const unsigned char *begin_sample(const ls_dataset *dataset, ls_part part, size_t index)
+{
+    size_t stored = stored_index(dataset, part, index);
+    const ls_run *run = run_of(dataset, part, &stored);
+    const unsigned char *x = run->x + stored * run->stride;
+    if (run->passing) ls_data_file_want(run->passing, x, run->stride);
+    return x;
+}
+
+static void end_sample(const ls_dataset *dataset, ls_part part, size_t index)
+{
+    size_t stored = stored_index(dataset, part, index);
+    const ls_run *run = run_of(dataset, part, &stored);
+    if (!run->passing) return;
+    ls_data_file_forget(run->passing, run->x + stored * run->stride, run->stride);
 }
 
 static float float_at(const unsigned char *x, size_t i)
@@ -66,46 +106,60 @@ static float stored_at(ls_store store, const unsigned char *x, size_t pixel, siz
 
 /* -- statistics ------------------------------------------------------------------------------ */
 
-/* Sum over the numbers of channels [begin, end): of v / unit, or, with a mean, of its squared
- * distance from *mean. Sets out->low and high. */
-static double range_sum(const ls_dataset *dataset, ls_part part, size_t begin, size_t end,
-                        double unit, const double *mean, ls_range *out)
+enum { SUMS_MAX = 32 }; /* channels of one walk */
+
+/* One walk through the part, over the numbers of channels [begin, end): their sum of v / unit, or,
+ * with means, of their squared distances from it; of each channel by itself, or `jointly`. Sets low
+ * and high, too. */
+static void walk_sums(const ls_dataset *dataset, ls_part part, size_t begin, size_t end,
+                      bool jointly, double unit, const double *mean, ls_range *out, double *total)
 {
     const ls_dataset_info *info = &dataset->info;
-    const size_t pixels = info->height * info->width;
-    ls_flat_f64 sum;
-    ls_flat_init_f64(&sum);
-    out->low = INFINITY;
-    out->high = -INFINITY;
+    const size_t pixels = info->height * info->width, sums = jointly ? 1 : end - begin;
+    ls_flat_f64 sum[SUMS_MAX];
+    for (size_t k = 0; k < sums; k++) {
+        ls_flat_init_f64(&sum[k]);
+        out[k].low = INFINITY;
+        out[k].high = -INFINITY;
+    }
     for (size_t n = 0; n < info->count[part]; n++) {
         const unsigned char *x = ls_dataset_sample(dataset, part, n);
         for (size_t p = 0; p < pixels; p++) {
             for (size_t c = begin; c < end; c++) {
+                const size_t k = jointly ? 0 : c - begin;
                 const double v = stored_at(dataset->store, x, p, pixels, c, info->channels) / unit;
-                if (v < out->low) out->low = v;
-                if (v > out->high) out->high = v;
-                ls_flat_add_f64(&sum, mean ? (v - *mean) * (v - *mean) : v);
+                if (v < out[k].low) out[k].low = v;
+                if (v > out[k].high) out[k].high = v;
+                ls_flat_add_f64(&sum[k], mean ? (v - mean[k]) * (v - mean[k]) : v);
             }
         }
+        ls_dataset_walked(dataset, part, stored_index(dataset, part, n));
     }
-    return ls_flat_end_f64(&sum);
+    for (size_t k = 0; k < sums; k++) total[k] = ls_flat_end_f64(&sum[k]);
+}
+
+/* Two walks. At most SUMS_MAX channels, unless jointly. */
+static void find_ranges(const ls_dataset *dataset, ls_part part, size_t begin, size_t end,
+                        bool jointly, double unit, ls_range *out)
+{
+    const ls_dataset_info *info = &dataset->info;
+    const size_t sums = jointly ? 1 : end - begin, channels = jointly ? end - begin : 1;
+    const double count = (double)(info->count[part] * info->height * info->width * channels);
+    double total[SUMS_MAX], mean[SUMS_MAX] = { 0 };
+    walk_sums(dataset, part, begin, end, jointly, unit, NULL, out, total);
+    for (size_t k = 0; k < sums; k++) mean[k] = total[k] / count;
+    walk_sums(dataset, part, begin, end, jointly, unit, mean, out, total);
+    for (size_t k = 0; k < sums; k++) {
+        const bool constant = out[k].low == out[k].high;
+        out[k].mean = constant ? out[k].low : mean[k];
+        out[k].std = constant ? 0 : sqrt(total[k] / count);
+    }
 }
 
 void ls_dataset_range(const ls_dataset *dataset, ls_part part, size_t channel,
                       size_t channel_count, double unit, ls_range *out)
 {
-    const ls_dataset_info *info = &dataset->info;
-    const size_t end = channel + channel_count;
-    const double count =
-        (double)(info->count[part] * info->height * info->width * channel_count);
-    out->mean = range_sum(dataset, part, channel, end, unit, NULL, out) / count;
-    out->std = 0;
-    if (out->low == out->high) {
-        out->mean = out->low;
-        return;
-    }
-    const double mean = out->mean;
-    out->std = sqrt(range_sum(dataset, part, channel, end, unit, &mean, out) / count);
+    find_ranges(dataset, part, channel, channel + channel_count, true, unit, out);
 }
 
 /* -- the scale ------------------------------------------------------------------------------- */
@@ -147,11 +201,14 @@ static ls_status init_standard(ls_dataset *dataset)
     if (!scale->mean || !scale->std) {
         return ls_fail(LS_ERR_MEMORY, "no memory for the statistics of %zu fields", channels);
     }
-    for (size_t c = 0; c < channels; c++) {
-        ls_range range;
-        ls_dataset_range(dataset, LS_PART_TRAIN, c, 1, scale->unit, &range);
-        scale->mean[c] = range.mean;
-        scale->std[c] = range.std > 0 ? range.std : 1;
+    for (size_t begin = 0; begin < channels; begin += SUMS_MAX) {
+        ls_range range[SUMS_MAX];
+        const size_t left = channels - begin, count = left < SUMS_MAX ? left : SUMS_MAX;
+        find_ranges(dataset, LS_PART_TRAIN, begin, begin + count, false, scale->unit, range);
+        for (size_t k = 0; k < count; k++) {
+            scale->mean[begin + k] = range[k].mean;
+            scale->std[begin + k] = range[k].std > 0 ? range[k].std : 1;
+        }
     }
     return LS_OK;
 }
@@ -210,7 +267,7 @@ static void read_bytes(const ls_dataset *dataset, const unsigned char *from, uns
 
 void ls_dataset_read(const ls_dataset *dataset, ls_part part, size_t index, float *x)
 {
-    const unsigned char *from = ls_dataset_sample(dataset, part, index);
+    const unsigned char *from = begin_sample(dataset, part, index);
     const ls_scale *scale = &dataset->scale;
     const size_t C = dataset->info.channels;
     const size_t pixels = dataset->info.height * dataset->info.width;
@@ -220,6 +277,7 @@ void ls_dataset_read(const ls_dataset *dataset, ls_part part, size_t index, floa
             x[p * C + c] = scale->table ? scale->table[c * 256 + (size_t)v] : scaled(scale, v, c);
         }
     }
+    end_sample(dataset, part, index);
 }
 
 size_t ls_dataset_raw_bytes(const ls_dataset_info *info)
@@ -230,17 +288,18 @@ size_t ls_dataset_raw_bytes(const ls_dataset_info *info)
 
 void ls_dataset_read_stored(const ls_dataset *dataset, ls_part part, size_t index, void *x)
 {
-    const unsigned char *from = ls_dataset_sample(dataset, part, index);
-    if (dataset->info.element == LS_ELEMENT_U8) {
-        read_bytes(dataset, from, x);
-        return;
-    }
+    const unsigned char *from = begin_sample(dataset, part, index);
     const size_t C = dataset->info.channels;
     const size_t pixels = dataset->info.height * dataset->info.width;
-    float *v = x;
-    for (size_t i = 0; i < pixels * C; i++) {
-        v[i] = stored_at(dataset->store, from, i / C, pixels, i % C, C);
+    if (dataset->info.element == LS_ELEMENT_U8) {
+        read_bytes(dataset, from, x);
+    } else {
+        float *v = x;
+        for (size_t i = 0; i < pixels * C; i++) {
+            v[i] = stored_at(dataset->store, from, i / C, pixels, i % C, C);
+        }
     }
+    end_sample(dataset, part, index);
 }
 
 void ls_dataset_scale(const ls_dataset *dataset, float *x)
@@ -253,7 +312,7 @@ void ls_dataset_scale(const ls_dataset *dataset, float *x)
 void ls_dataset_read_raw(const ls_dataset *dataset, ls_part part, size_t index, void *x)
 {
     if (dataset->info.element == LS_ELEMENT_U8) {
-        read_bytes(dataset, ls_dataset_sample(dataset, part, index), x);
+        ls_dataset_read_stored(dataset, part, index, x);
     } else {
         ls_dataset_read(dataset, part, index, x);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_augment.c -- what augmenting does to a sample, against docs/numerics.md 7 spelled out a second
- * time; what is refused; and that a training sees the same however it is shared out. */
+/* test_augment.c -- what augmenting does to a sample, against docs/numerics.md 7 spelled out again;
+ * what is refused; and that a training sees the same however it is shared out. */
 #include "io/augment.h"
 
 #include <math.h>

@@ -36,7 +36,8 @@ static void test_a_wrong_spec_is_answered_with_the_nearest_known_name(void **sta
     must_refuse(LS_ERR_ARGUMENT, "did you mean 'cifar10'?", "cifar:x");
     must_refuse(LS_ERR_ARGUMENT, "did you mean 'csv:FILE'?", "%s", "some/data.csv");
     must_refuse(LS_ERR_ARGUMENT, "did you mean 'npy:X.npy,Y.npy'?", "%s", "x.npy,y.npy");
-    must_refuse(LS_ERR_ARGUMENT, "known: digits, cifar10:DIR, cifar100:DIR, idx:DIR, csv:FILE, npy:X.npy,Y.npy",
+    must_refuse(LS_ERR_ARGUMENT, "known: digits, cifar10:DIR, cifar100:DIR, idx:DIR, csv:FILE, "
+                "npy:X.npy,Y.npy",
                 "%s", "imagenet:x");
     must_refuse(LS_ERR_ARGUMENT, "unknown kind of data ''", "%s", "");
     must_refuse(LS_ERR_ARGUMENT, "unknown key 'sclae', did you mean 'scale'?", "digits,sclae=none");

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT */
+/* test_npy_large.c -- a .npy file many times larger than what the process may have of memory is
+ * opened, read and trained on, and does not pile up in it.
+ *
+ * The file is sparse: half a gigabyte of zeros that take no disk, with a few samples written. The
+ * cases run in processes of their own, whose data segment is limited (maps of files do not count
+ * there, what is allocated does); what is resident, maps included, is asked of the system.
+ */
+#include "support/test.h"
+
+#include <stdio.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "support/data_folder.h"
+#include "support/fresh_process.h"
+#include "support/training.h"
+
+enum { SIDE = 224, SAMPLE = SIDE * SIDE * 3, SAMPLES = 3600, HEADER = 128 };
+#define MIB ((size_t)1 << 20)
+#define RESIDENT_BYTES (64 * MIB)
+
+static data_folder *folder;
+
+/* Sample n is zeros, but for every 97th, whose bytes are n mod 251. */
+static void write_pictures(const char *path)
+{
+    static unsigned char sample[SAMPLE];
+    char header[HEADER];
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    memset(header, ' ', sizeof header);
+    memcpy(header, "\x93NUMPY\x01\x00\x76\x00", 10);
+    const int chars = snprintf(header + 10, 100, "{'descr': '|u1', 'fortran_order': False, "
+                               "'shape': (%d, %d, %d, 3), }", SAMPLES, SIDE, SIDE);
+    header[10 + chars] = ' ';
+    header[HEADER - 1] = '\n';
+    assert_int_equal(fwrite(header, 1, sizeof header, file), sizeof header);
+    for (int n = 0; n < SAMPLES; n += 97) {
+        memset(sample, n % 251, sizeof sample);
+        assert_int_equal(fseek(file, HEADER + (long)n * SAMPLE, SEEK_SET), 0);
+        assert_int_equal(fwrite(sample, 1, sizeof sample, file), sizeof sample);
+    }
+    assert_int_equal(ftruncate(fileno(file), HEADER + (off_t)SAMPLES * SAMPLE), 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static int make_files(void **state)
+{
+    (void)state;
+    char path[1024];
+    unsigned char label[SAMPLES];
+    folder = data_folder_create();
+    for (int n = 0; n < SAMPLES; n++) label[n] = (unsigned char)(n % 7);
+    data_folder_npy(folder, "y.npy", "{'descr': '|u1', 'fortran_order': False, 'shape': (3600,)}",
+                    label, sizeof label);
+    data_folder_text(folder, "far.model", "input auto\nmaxpool 16x16\nflatten\ndense auto\n"
+                                          "loss softmax-crossentropy\n");
+    snprintf(path, sizeof path, "%s/x.npy", data_folder_path(folder));
+    write_pictures(path);
+    snprintf(path, sizeof path, "npy:%s/x.npy,%s/y.npy", data_folder_path(folder),
+             data_folder_path(folder));
+    assert_int_equal(setenv("LARGE_SPEC", path, 1), 0);
+    snprintf(path, sizeof path, "%s/far.model", data_folder_path(folder));
+    assert_int_equal(setenv("LARGE_MODEL", path, 1), 0);
+    return 0;
+}
+
+static int remove_files(void **state)
+{
+    (void)state;
+    data_folder_destroy(folder);
+    return 0;
+}
+
+/* -- inside the limit -------------------------------------------------------------------------- */
+
+static void limit_memory(size_t bytes)
+{
+    const struct rlimit limit = { bytes, bytes };
+    if (setrlimit(RLIMIT_DATA, &limit) != 0) abort();
+}
+
+/* Bytes of this process that are in memory, maps of files included; or the most there ever were. */
+static size_t resident_bytes(const char *field)
+{
+    char line[256];
+    size_t kib = 0;
+    FILE *file = fopen("/proc/self/status", "r");
+    if (!file) abort();
+    while (fgets(line, sizeof line, file)) {
+        if (strncmp(line, field, strlen(field)) == 0) kib = strtoul(line + strlen(field), NULL, 10);
+    }
+    fclose(file);
+    return kib * 1024;
+}
+
+static int case_read(void)
+{
+    limit_memory(32 * MIB);
+    CHECK(malloc((size_t)SAMPLES * SAMPLE) == NULL); /* it would not fit */
+    ls_dataset *d = NULL;
+    CHECK_OK(ls_dataset_open(getenv("LARGE_SPEC"), &d));
+    CHECK(ls_dataset_describe(d)->count[LS_PART_TRAIN] == SAMPLES);
+    CHECK(ls_dataset_describe(d)->element == LS_ELEMENT_U8);
+    unsigned char *x = malloc(SAMPLE);
+    CHECK(x != NULL);
+    for (size_t i = 0; i < SAMPLES; i++) {
+        const size_t n = i * 1777 % SAMPLES; /* each once, far apart */
+        ls_dataset_read_raw(d, LS_PART_TRAIN, n, x);
+        const unsigned char want = n % 97 == 0 ? (unsigned char)(n % 251) : 0;
+        CHECK(x[0] == want && x[SAMPLE / 2] == want && x[SAMPLE - 1] == want);
+        if (i % 100 == 0) CHECK(resident_bytes("VmRSS:") < RESIDENT_BYTES);
+    }
+    CHECK(resident_bytes("VmHWM:") < RESIDENT_BYTES); /* opening included */
+    free(x);
+    ls_dataset_close(d);
+    return 0;
+}
+
+static int case_train(void)
+{
+    limit_memory(256 * MIB); /* a replica has room for 64 pictures, as floats */
+    training *t = training_create();
+    training_set(t, "model", getenv("LARGE_MODEL"));
+    training_set(t, "data", getenv("LARGE_SPEC"));
+    training_set(t, "global-batch", "8");
+    training_set(t, "devices", "host:1");
+    training_set(t, "threads", "1");
+    training_set(t, "augment", "crop:8,flip");
+    training_set(t, "steps", "4");
+    CHECK_OK(training_run(t));
+    CHECK(t->step_count == 4);
+    CHECK(resident_bytes("VmHWM:") < 256 * MIB + RESIDENT_BYTES);
+    training_destroy(t);
+    return 0;
+}
+
+/* -- from outside ------------------------------------------------------------------------------ */
+
+static void test_a_file_larger_than_the_memory_is_read_in_passing(void **state)
+{
+    (void)state;
+    assert_case("read", "MALLOC_ARENA_MAX=1");
+}
+
+static void test_a_training_on_it_needs_room_for_its_batches_alone(void **state)
+{
+    (void)state;
+    assert_case("train", "MALLOC_ARENA_MAX=1");
+}
+
+int main(int argc, char **argv)
+{
+    static const fresh_case cases[] = {
+        { "read", case_read }, { "train", case_train }, { NULL, NULL },
+    };
+    fresh_main(argc, argv, cases);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_file_larger_than_the_memory_is_read_in_passing),
+        cmocka_unit_test(test_a_training_on_it_needs_room_for_its_batches_alone),
+    };
+    return cmocka_run_group_tests(tests, make_files, remove_files);
+}
