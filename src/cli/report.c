@@ -228,6 +228,14 @@ static void report_next(FILE *out, const char *program, const ls_config *config,
     fputc('\n', out);
 }
 
+/* Nothing for a group without tensors. */
+static void report_digest(FILE *out, const char *group, const char *sha256)
+{
+    if (!sha256[0]) return;
+    begin_row(out, group);
+    fprintf(out, "sha256 %s\n", sha256);
+}
+
 void ls_report_result(FILE *out, const char *program, const ls_config *config,
                       const ls_train_result *result)
 {
@@ -242,12 +250,9 @@ void ls_report_result(FILE *out, const char *program, const ls_config *config,
     fprintf(out, "%.0f samples/s: %" PRIu64 " samples in %.3f s of steps\n",
             result->samples_per_second, result->samples, result->seconds);
     ls_report_time(out, &result->time);
-    begin_row(out, "weights");
-    fprintf(out, "sha256 %s\n", result->weights_sha256);
-    if (result->optimizer_sha256[0]) {
-        begin_row(out, "optimizer");
-        fprintf(out, "sha256 %s\n", result->optimizer_sha256);
-    }
+    report_digest(out, "weights", result->weights_sha256);
+    report_digest(out, "optimizer", result->optimizer_sha256);
+    report_digest(out, "statistics", result->statistics_sha256);
     if (!result->checkpoint[0]) return;
     begin_row(out, "checkpoint");
     fprintf(out, "%s\n", result->checkpoint);

@@ -140,6 +140,8 @@ typedef struct {
     X(multiply)                                                                                   \
     X(copy_columns)                                                                               \
     X(pad)                                                                                        \
+    X(narrow)                                                                                     \
+    X(widen)                                                                                      \
     X(decode)
 
 #endif

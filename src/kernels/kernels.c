@@ -354,6 +354,20 @@ ls_status ls_pad(ls_stream *stream, const ls_pad_args *args)
     return enqueued(stream, kernels_of(stream)->pad(stream, args));
 }
 
+ls_status ls_narrow(ls_stream *stream, const ls_narrow_args *args)
+{
+    CHECK_POINTER("narrow", args->count > 0, x);
+    CHECK_POINTER("narrow", args->count > 0, y);
+    return enqueued(stream, kernels_of(stream)->narrow(stream, args));
+}
+
+ls_status ls_widen(ls_stream *stream, const ls_widen_args *args)
+{
+    CHECK_POINTER("widen", args->count > 0, x);
+    CHECK_POINTER("widen", args->count > 0, y);
+    return enqueued(stream, kernels_of(stream)->widen(stream, args));
+}
+
 ls_status ls_decode(ls_stream *stream, const ls_decode_args *args)
 {
     if (args->channels == 0 || args->count % args->channels != 0) {

@@ -45,6 +45,7 @@ typedef struct {
     ls_parameter_rule *rule;
     ls_metric_list metrics;
     float *weights;                  /* host arena */
+    float *statistics;               /* host arena */
     double regularizer;              /* written by rank 0 */
 } applied;
 
@@ -55,6 +56,8 @@ static ls_status evaluate_rank(int rank, void *arg)
     ls_replica *r = &a->replica[rank];
     double regularizer;
     LS_TRY(ls_replica_store(r, r->weights, a->weights, a->group));
+    LS_TRY(ls_replica_store_statistics(r, a->statistics, a->group));
+    LS_TRY(ls_replica_weights_changed(r));
     LS_TRY(ls_replica_regularizer(r, a->group, &regularizer));
     if (rank == 0) a->regularizer = regularizer;
     return ls_evaluation_run(&a->job, r, &a->staging[rank]);
@@ -70,10 +73,13 @@ static ls_status open_files(applied *a, const ls_evaluation_request *request)
     LS_TRY(ls_model_init(&a->model, a->saved.text[LS_SAVED_MODEL_NAME],
                          a->saved.text[LS_SAVED_MODEL], ls_dataset_describe(a->dataset)));
     a->weights = calloc(a->model.arena_floats + 1, sizeof *a->weights);
-    if (!a->weights) return ls_fail(LS_ERR_MEMORY, "no memory for the weights of %s", checkpoint);
+    a->statistics = calloc(a->model.statistic_floats + 1, sizeof *a->statistics);
+    if (!a->weights || !a->statistics)
+        return ls_fail(LS_ERR_MEMORY, "no memory for the weights of %s", checkpoint);
     LS_TRY(ls_rules_create(&a->saved.config, &a->model, &a->rule));
     const bool averaged = a->saved.config.ema > 0 && !request->raw_weights;
-    return ls_run_weights_load(a->checkpoint, checkpoint, &a->model, averaged, a->weights);
+    return ls_run_weights_load(a->checkpoint, checkpoint, &a->model, averaged, a->weights,
+                               a->statistics);
 }
 
 static ls_status open_replicas(applied *a, int threads, double timeout_s)
@@ -86,6 +92,7 @@ static ls_status open_replicas(applied *a, int threads, double timeout_s)
         .shard_count = world_size, .accumulate = 1, .global_batch = 0,
         .capacity_min = EVALUATION_ROWS, .rule = a->rule,
         .training = false,
+        .precision = a->saved.config.precision,
     };
     a->replica = calloc((size_t)world_size, sizeof *a->replica);
     a->staging = calloc((size_t)world_size, sizeof *a->staging);
@@ -180,6 +187,7 @@ static void close_applied(applied *a)
     ls_group_destroy(a->group);
     free(a->staging);
     free(a->replica);
+    free(a->statistics);
     free(a->weights);
     free(a->rule);
     ls_model_free(&a->model);

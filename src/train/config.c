@@ -21,6 +21,7 @@ static const char *const lr_scales[] = { "none", "linear", NULL };
 static const char *const algorithms[] = { "auto", "ring", "tree", "root", NULL };
 static const char *const orders[] = { "exact", "fast", NULL };
 static const char *const precisions[] = { "f32", "bf16", "f16", "tf32", NULL };
+static const char *const batchnorms[] = { "sync", "shard", NULL };
 static const char *const reductions[] = { "mean", "weighted-mean", "sum", NULL };
 static const char *const p2p_choices[] = { "auto", "on", "off", NULL };
 
@@ -30,6 +31,7 @@ static_assert(sizeof(ls_lr_scale) == sizeof(int), "an enumeration is as wide as 
 static_assert(sizeof(ls_algorithm) == sizeof(int), "an enumeration is as wide as int");
 static_assert(sizeof(ls_order) == sizeof(int), "an enumeration is as wide as int");
 static_assert(sizeof(ls_precision) == sizeof(int), "an enumeration is as wide as int");
+static_assert(sizeof(ls_batchnorm_mode) == sizeof(int), "an enumeration is as wide as int");
 static_assert(sizeof(ls_reduction) == sizeof(int), "an enumeration is as wide as int");
 static_assert(sizeof(ls_p2p) == sizeof(int), "an enumeration is as wide as int");
 
@@ -137,6 +139,8 @@ static const ls_option options[] = {
       LS_OPTION_BITS, INT(shards, 1, LS_SHARD_MAX) },
     { "reduction", "mean|weighted-mean|sum", "what the summed loss is divided by", "Numerics",
       LS_OPTION_BITS, CHOICE(reduction, reductions, LS_REDUCTION_SUM) },
+    { "batchnorm", "sync|shard", "statistics of the whole batch, or of each shard", "Numerics",
+      LS_OPTION_BITS, CHOICE(batchnorm, batchnorms, LS_BATCHNORM_SHARD) },
     { "order", "exact|fast", "exact: the same bits for any number of replicas", "Numerics",
       LS_OPTION_BITS, CHOICE(order, orders, LS_ORDER_FAST) },
     { "precision", "f32", "arithmetic of the kernels", "Numerics",
@@ -233,8 +237,10 @@ void ls_config_value(const ls_config *config, const ls_option *option, char *out
 
 const char *ls_optimizer_name(ls_optimizer optimizer) { return optimizers[optimizer]; }
 
+const char *ls_batchnorm_name(ls_batchnorm_mode mode) { return batchnorms[mode]; }
 const char *ls_reduction_name(ls_reduction reduction) { return reductions[reduction]; }
 
+const char *ls_precision_name(ls_precision precision) { return precisions[precision]; }
 const char *ls_order_name(ls_order order) { return orders[order]; }
 
 /* -- lines ----------------------------------------------------------------------------------- */

@@ -24,6 +24,7 @@
 #include "nearest.h"
 #include "status.h"
 
+typedef enum { LS_BATCHNORM_SYNC, LS_BATCHNORM_SHARD } ls_batchnorm_mode;
 typedef enum { LS_REDUCTION_MEAN, LS_REDUCTION_WEIGHTED_MEAN, LS_REDUCTION_SUM } ls_reduction;
 typedef enum {
     LS_SCHEDULE_CONSTANT,
@@ -100,6 +101,7 @@ typedef struct {
     ls_order order;
     ls_precision precision;
     ls_reduction reduction;
+    ls_batchnorm_mode batchnorm; /* statistics of the whole global batch, or of each shard */
     uint64_t bucket_bytes;
     uint64_t seed;
     int threads;             /* compute threads per replica; 0: cores / N, at least 1 */
@@ -168,7 +170,9 @@ LS_MUST_USE ls_status ls_config_parse(ls_config *config, const char *file, const
 /* The names of the table's choices. */
 const char *ls_optimizer_name(ls_optimizer optimizer);
 const char *ls_reduction_name(ls_reduction reduction);
+const char *ls_batchnorm_name(ls_batchnorm_mode mode);
 const char *ls_order_name(ls_order order);
+const char *ls_precision_name(ls_precision precision);
 
 /* What does not depend on data or devices: no MODEL or --data, global-batch and replica-batch
  * together, accumulate > shards, order fast without the ring, two kinds of clipping, linear scaling

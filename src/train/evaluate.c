@@ -127,7 +127,7 @@ static ls_status store_chunk(const ls_evaluation_job *job, ls_replica *r,
     const size_t outputs = ls_model_outputs(model), word = sizeof(float);
     const bool crossentropy = model->loss == LS_LOSS_SOFTMAX_CROSSENTROPY ||
                               model->loss == LS_LOSS_SIGMOID_CROSSENTROPY;
-    const float *rows = crossentropy ? r->probability : r->view[model->layer_count - 1];
+    const float *rows = crossentropy ? r->probability : ls_replica_output(r);
     result_array result[3];
     list_results(job, r, staging, result);
     for (int i = 0; i < 3; i++)
@@ -151,12 +151,12 @@ ls_status ls_evaluation_run(const ls_evaluation_job *job, ls_replica *replica,
     for (size_t begin = rank * job->count / ranks; begin < end;) {
         const size_t count = min_size(end - begin, replica->capacity);
         LS_TRY(load_chunk(job, replica, staging, begin, count));
-        const ls_pass_input input = { .samples = count, .bytes = replica->bytes,
-                                      .x = replica->x,
+        const ls_pass_input input = { .kind = LS_PASS_INFERENCE, .samples = count,
+                                      .bytes = replica->bytes, .x = replica->x,
                                       .label = classify ? replica->label : NULL,
                                       .target = classify ? NULL : replica->target,
                                       .index = replica->index };
-        LS_TRY(ls_replica_forward(replica, &input, false));
+        LS_TRY(ls_replica_forward(replica, &input, NULL));
         LS_TRY(ls_replica_loss(replica, &input, false, job->rows != NULL));
         LS_TRY(store_chunk(job, replica, staging, begin, count));
         begin += count;

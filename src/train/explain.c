@@ -71,13 +71,16 @@ static ls_status run_shard(ls_rank *k, int pass, int leaf)
     const size_t first = whole->sample[leaf], count = whole->sample[leaf + 1] - first;
     ls_pass_input input = ls_replica_pass(r, pass, (uint32_t)k->progress.epoch);
     input.samples = count;
-    input.x += first * ls_shape_floats(k->run->model.layer[0].out);
+    const size_t skipped = first * ls_shape_floats(k->run->model.layer[0].out);
+    if (input.bytes) input.bytes += skipped;
+    else input.x += skipped;
     input.index += first;
     if (input.label) input.label += first;
     if (input.target) input.target += first * data->outputs;
     const ls_fold fold = { .leaf_count = 1, .piece_count = 1, .slot_count = 1,
                            .shard = { whole->shard[leaf] }, .sample = { 0, count } };
-    LS_TRY(ls_replica_forward(r, &input, true));
+    input.kind = LS_PASS_REPEATED;
+    LS_TRY(ls_replica_forward(r, &input, &fold));
     LS_TRY(ls_replica_loss(r, &input, true, false));
     return ls_replica_backward(r, &input, &fold, NULL, NULL);
 }

@@ -79,6 +79,18 @@ static ls_status plan_buckets(ls_run *run)
     return LS_OK;
 }
 
+/* Bytes of the largest row that a step gathers: of sums, or of batch normalisation. */
+static size_t largest_row(const ls_model *model)
+{
+    size_t most = sizeof(ls_shard_sum);
+    for (int l = 0; l < model->layer_count; l++) {
+        const ls_layer *layer = &model->layer[l];
+        const size_t row = 2 * layer->out.channels * sizeof(float);
+        if (layer->op == LS_OP_BATCHNORM && row > most) most = row;
+    }
+    return most;
+}
+
 static ls_status open_comm(ls_run *run)
 {
     ls_device *device[LS_WORLD_MAX];
@@ -93,7 +105,7 @@ static ls_status open_comm(ls_run *run)
         .shard_count = run->config.shards,
         .bucket_floats_max = largest,
         .bucket_count_max = run->bucket_count + 2,
-        .gather_bytes_max = sizeof(ls_shard_sum),
+        .gather_bytes_max = largest_row(&run->model),
     };
     return ls_comm_create(run->group, device, &run->topology, &config, &run->comm);
 }
@@ -101,8 +113,9 @@ static ls_status open_comm(ls_run *run)
 static ls_status open_rank(ls_run *run, int rank)
 {
     ls_rank *k = &run->rank[rank];
-    const size_t events = (size_t)run->bucket_count + 1;
+    const size_t events = (size_t)run->bucket_count + 2;
     LS_TRY(ls_replica_init(&k->replica, &run->replica_config, rank, k->device));
+    k->replica.exchange = (ls_row_exchange){ ls_step_gather_rows, k };
     LS_TRY(ls_evaluation_staging_init(&k->staging, &k->replica));
     k->ready = calloc(events, sizeof *k->ready);
     k->done = calloc(events, sizeof *k->done);
@@ -175,6 +188,8 @@ static void plan_replicas(ls_run *run, const ls_dataset_info *data)
         .average = config->ema > 0,
         .seed = config->seed,
         .training = true,
+        .precision = config->precision,
+        .shard_statistics = config->batchnorm == LS_BATCHNORM_SHARD,
     };
 }
 
@@ -221,7 +236,7 @@ bool ls_machine_is_drained(ls_run *run)
 
 static void close_rank(ls_run *run, ls_rank *k)
 {
-    const size_t events = (size_t)run->bucket_count + 1;
+    const size_t events = (size_t)run->bucket_count + 2;
     for (size_t e = 0; e < events; e++) {
         if (k->ready) ls_event_free(&k->ready[e]);
         if (k->done) ls_event_free(&k->done[e]);

@@ -140,8 +140,10 @@ static void place_all(ls_model *model)
             if (own[k] >= 0) place(&model->parameter[own[k]], &model->arena_floats);
         }
     }
+    /* Back to back: a layer's mean and variance are one row of kernels/batchnorm.h. */
     for (int i = 0; i < model->statistic_count; i++) {
-        place(&model->statistic[i], &model->statistic_floats);
+        model->statistic[i].begin = model->statistic_floats;
+        model->statistic_floats += model->statistic[i].count;
     }
 }
 

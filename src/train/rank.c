@@ -14,12 +14,12 @@
 
 /* -- the same weights everywhere, before step 0 ------------------------------------------------ */
 
-static ls_status broadcast_arena(ls_rank *k, float *arena)
+static ls_status broadcast(ls_rank *k, float *x, size_t count)
 {
     ls_run *run = k->run;
     ls_event *ready = &k->ready[0], *done = &k->done[0];
     LS_TRY(ls_event_record(ready, &k->replica.compute));
-    LS_TRY(ls_broadcast(run->comm, k->rank, arena, run->model.arena_floats, ready, done));
+    LS_TRY(ls_broadcast(run->comm, k->rank, x, count, ready, done));
     LS_TRY(ls_stream_wait(&k->replica.compute, done));
     return ls_comm_verify(run->comm, k->rank);
 }
@@ -33,8 +33,20 @@ static float *state_arena(const ls_rank *k, int a)
     return a <= slots ? r->slot[a - 1] : r->average;
 }
 
-/* Rank 0 has the first weights and slots on the host; afterwards all replicas have them, and have
- * compared them. */
+/* Rank 0's moving statistics to everybody. */
+static ls_status share_statistics(ls_rank *k)
+{
+    ls_run *run = k->run;
+    const size_t floats = run->model.statistic_floats;
+    if (floats == 0) return LS_OK;
+    if (k->rank == 0)
+        LS_TRY(ls_replica_store_statistics(&k->replica, run->statistics_host, run->group));
+    LS_TRY(broadcast(k, k->replica.moved, floats));
+    return ls_replica_commit_statistics(&k->replica, true);
+}
+
+/* Rank 0 has the first state on the host; afterwards all replicas have it, and have compared what
+ * counts. */
 static ls_status start_alike(ls_rank *k)
 {
     ls_run *run = k->run;
@@ -44,12 +56,14 @@ static ls_status start_alike(ls_rank *k)
         float *arena = state_arena(k, a);
         if (k->rank == 0)
             LS_TRY(ls_replica_store(r, arena, run->arena_host + (size_t)a * floats, run->group));
-        LS_TRY(broadcast_arena(k, arena));
+        LS_TRY(broadcast(k, arena, floats));
     }
+    LS_TRY(share_statistics(k));
+    LS_TRY(ls_replica_weights_changed(r));
     LS_TRY(ls_digest(&r->compute, &(ls_digest_args){
         .count = floats, .x = r->weights, .out = r->results.digest }));
     LS_TRY(ls_replica_read_results(r, run->group, "comparing the first weights"));
-    return ls_weights_compare(k, r->results_host.digest[0], false);
+    return ls_weights_compare(k, ls_replica_digest(r), false);
 }
 
 /* -- saving ------------------------------------------------------------------------------------ */
@@ -62,7 +76,7 @@ static ls_status fetch_state(ls_rank *k)
     for (int a = 0; a < ls_state_arena_count(&run->config); a++)
         LS_TRY(ls_replica_fetch(&k->replica, run->arena_host + (size_t)a * floats,
                                 state_arena(k, a), run->group));
-    return LS_OK;
+    return ls_replica_fetch_statistics(&k->replica, run->statistics_host, run->group);
 }
 
 static ls_run_state describe_state(const ls_rank *k)
@@ -77,6 +91,7 @@ static ls_run_state describe_state(const ls_rank *k)
         .world = run->world,
         .progress = &k->progress,
         .arenas = run->arena_host,
+        .statistics = run->statistics_host,
     };
 }
 
@@ -126,10 +141,10 @@ static ls_status summarize_epoch(ls_rank *k, ls_history_line *line)
     if (run->test.count == 0) return LS_OK;
     const double begin = ls_clock();
     double regularizer;
-    ls_replica_exchange_average(&k->replica);
+    LS_TRY(ls_replica_exchange_average(&k->replica));
     LS_TRY(ls_replica_regularizer(&k->replica, run->group, &regularizer));
     LS_TRY(ls_evaluation_run(&run->test, &k->replica, &k->staging));
-    ls_replica_exchange_average(&k->replica);
+    LS_TRY(ls_replica_exchange_average(&k->replica));
     const ls_epoch_sums test = ls_evaluation_sums(&run->test, metrics->top_k);
     line->val_loss = test.loss / (double)test.samples + regularizer;
     LS_TRY(ls_evaluation_metrics(&run->test, metrics, &test, line->val_metric));
@@ -255,7 +270,11 @@ static ls_status fill_result(ls_rank *k)
     ls_train_result *result = run->result;
     LS_TRY(fetch_state(k));
     const ls_run_state state = describe_state(k);
-    LS_TRY(ls_run_state_sha256(&state, result->weights_sha256, result->optimizer_sha256));
+    ls_run_digests digests;
+    LS_TRY(ls_run_state_sha256(&state, &digests));
+    memcpy(result->weights_sha256, digests.weights, sizeof digests.weights);
+    memcpy(result->optimizer_sha256, digests.optimizer, sizeof digests.optimizer);
+    memcpy(result->statistics_sha256, digests.statistics, sizeof digests.statistics);
     result->epochs = k->progress.epoch;
     result->steps = k->progress.step;
     result->last = k->progress.last;

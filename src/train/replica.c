@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* replica.c -- a replica's memory: measured, allocated once, carved, filled and read back.
  *
- * What runs on that memory (forward, loss, backward) is in layers.c.
+ * What runs on that memory is in forward.c and backward.c.
  *
  * One function, layout, walks through every array in order. With a base of NULL it only counts;
  * with the allocated memory it hands out places. So the two cannot disagree.
@@ -80,30 +80,63 @@ static size_t layout_results(ls_results *results, const ls_replica_config *confi
     results->weight_square = carve(&c, count * sizeof(double));
     results->weight_absolute = carve(&c, count * sizeof(double));
     results->nonfinite = carve(&c, count * sizeof(uint64_t));
-    results->digest = carve(&c, sizeof(uint64_t));
+    results->digest = carve(&c, 2 * sizeof(uint64_t));
     results->shard_sum = carve(&c, (size_t)config->shard_count * sizeof(ls_shard_sum));
     return c.used;
 }
 
-/* Layers whose output is another layer's memory make no activation. */
-static bool makes_activation(const ls_layer *layer)
+static bool is_narrow(const ls_replica_config *config)
 {
-    return layer->op != LS_OP_INPUT && layer->op != LS_OP_FLATTEN;
+    return config->precision == LS_PRECISION_BF16 || config->precision == LS_PRECISION_F16;
 }
 
-static void layout_activations(ls_replica *r, const ls_model *model, size_t rows, carver *c)
+/* Is layer `l`'s output the last's, perhaps under another name? Then it stays in fp32. */
+static bool is_output(const ls_model *model, int l)
 {
+    int last = model->layer_count - 1;
+    while (last != l && (model->layer[last].op == LS_OP_FLATTEN ||
+                         model->layer[last].op == LS_OP_DROPOUT))
+        last = model->layer[last].input[0];
+    return last == l;
+}
+
+/* Layers whose output is another layer's memory make no activation; nor do layers that the loss
+ * does not depend on. The input is rounded where activations are. */
+static bool makes_activation(const ls_replica_config *config, int l)
+{
+    const ls_op op = config->model->layer[l].op;
+    if (op == LS_OP_FLATTEN || !config->model->layer[l].is_used) return false;
+    return op != LS_OP_INPUT || is_narrow(config);
+}
+
+static ls_stored carve_stored(carver *c, size_t count, bool narrow)
+{
+    return (ls_stored){ .at = carve(c, count * (narrow ? sizeof(uint16_t) : sizeof(float))),
+                        .is_narrow = narrow };
+}
+
+static void layout_activations(ls_replica *r, const ls_replica_config *config, size_t rows,
+                               carver *c)
+{
+    const ls_model *model = config->model;
     for (int l = 0; l < model->layer_count; l++) {
-        const ls_layer *layer = &model->layer[l];
-        const size_t floats = ls_shape_floats(layer->out);
-        if (makes_activation(layer)) {
-            float *place = carve(c, rows * floats * sizeof(float));
-            if (r->activation) r->activation[l] = place;
-        }
-        if (layer->op == LS_OP_MAX_POOL) {
-            uint8_t *place = carve(c, rows * floats);
-            if (r->place) r->place[l] = place;
-        }
+        const size_t floats = rows * ls_shape_floats(model->layer[l].out);
+        if (makes_activation(config, l))
+            r->activation[l] = carve_stored(c, floats, is_narrow(config) && !is_output(model, l));
+        if (model->layer[l].op == LS_OP_MAX_POOL) r->place[l] = carve(c, floats);
+    }
+}
+
+static void layout_norm(ls_replica *r, const ls_replica_config *config, carver *c)
+{
+    const size_t shards = (size_t)config->shard_count;
+    for (int l = 0; l < config->model->layer_count; l++) {
+        const ls_layer *layer = &config->model->layer[l];
+        if (layer->op != LS_OP_BATCHNORM) continue;
+        const size_t row = 2 * layer->out.channels * sizeof(float);
+        r->norm[l] = (ls_norm_state){ .rows = carve(c, shards * row), .merged = carve(c, row),
+                                      .sum_rows = carve(c, shards * row),
+                                      .merged_sums = carve(c, row) };
     }
 }
 
@@ -116,6 +149,40 @@ static size_t largest_activation(const ls_model *model)
 }
 
 static size_t table_floats(const ls_replica_config *config) { return config->data->channels * 256; }
+
+static size_t largest_kernel(const ls_model *model)
+{
+    size_t most = 0;
+    for (int p = 0; p < model->parameter_count; p++)
+        if (model->parameter[p].is_kernel) most = max_size(most, model->parameter[p].count);
+    return most;
+}
+
+/* What 16-bit precisions need beside: one layer's numbers in fp32. */
+static void layout_scratch(ls_replica *r, const ls_replica_config *config, size_t rows, carver *c)
+{
+    const ls_model *model = config->model;
+    if (!is_narrow(config)) return;
+    r->kernel_scratch = carve(c, largest_kernel(model) * sizeof(float));
+    for (int i = 0; i < LS_SCRATCH_COUNT; i++)
+        r->scratch[i] = carve(c, rows * largest_activation(model) * sizeof(float));
+}
+
+static void layout_gradients(ls_replica *r, const ls_replica_config *config, size_t rows,
+                             int piece_count, carver *c)
+{
+    const size_t arena = config->model->arena_floats * sizeof(float);
+    for (int s = 0; s < config->slot_count; s++) r->slot[s] = carve(c, arena);
+    if (config->average) r->average = carve(c, arena);
+    r->parts.slots = end_part(c);
+    r->gradients = carve(c, arena * (size_t)piece_count);
+    r->parts.gradients = end_part(c);
+    for (int i = 0; i < r->backward.slot_count; i++)
+        r->gradient_slot[i] = carve_stored(c, rows * r->backward.slot_floats[i],
+                                           is_narrow(config));
+    layout_norm(r, config, c);
+    r->parts.activation_gradients = end_part(c);
+}
 
 static void layout_samples(ls_replica *r, const ls_replica_config *config, int rank, carver *c)
 {
@@ -137,7 +204,6 @@ static void layout_samples(ls_replica *r, const ls_replica_config *config, int r
     r->squared_error = carve(c, pass * sizeof(float));
     r->label_place = carve(c, pass * sizeof(int32_t));
     r->predicted = carve(c, pass * sizeof(int32_t));
-    r->dlogits = carve(c, pass * outputs * sizeof(float));
     r->probability = carve(c, pass * outputs * sizeof(float));
 }
 
@@ -150,18 +216,13 @@ static size_t layout(ls_replica *r, const ls_replica_config *config, int rank, c
     const size_t arena = model->arena_floats * sizeof(float);
     const size_t pass = pass_capacity(config, rank);
     r->weights = carve(&c, arena);
+    r->statistics = carve(&c, model->statistic_floats * sizeof(float));
+    r->moved = carve(&c, model->statistic_floats * sizeof(float));
+    if (is_narrow(config)) r->narrow_weights = carve(&c, model->arena_floats * sizeof(uint16_t));
     r->parts.weights = end_part(&c);
-    if (config->training) {
-        for (int s = 0; s < config->slot_count; s++) r->slot[s] = carve(&c, arena);
-        if (config->average) r->average = carve(&c, arena);
-        r->parts.slots = end_part(&c);
-        r->gradients = carve(&c, arena * (size_t)piece_count);
-        r->parts.gradients = end_part(&c);
-        for (int i = 0; i < 2; i++)
-            r->gradient_of[i] = carve(&c, pass * largest_activation(model) * sizeof(float));
-        r->parts.activation_gradients = end_part(&c);
-    }
-    layout_activations(r, model, pass, &c);
+    if (config->training) layout_gradients(r, config, pass, piece_count, &c);
+    layout_scratch(r, config, pass, &c);
+    layout_activations(r, config, pass, &c);
     r->parts.activations = end_part(&c);
     layout_samples(r, config, rank, &c);
     r->parts.samples = end_part(&c);
@@ -207,8 +268,11 @@ static ls_status alloc_host(ls_replica *r)
     r->activation = calloc(layers, sizeof *r->activation);
     r->place = calloc(layers, sizeof *r->place);
     r->view = calloc(layers, sizeof *r->view);
+    r->norm = calloc(layers, sizeof *r->norm);
     r->table_host = calloc(parameters + 1, sizeof *r->table_host);
-    if (!r->activation || !r->place || !r->view || !r->table_host)
+    r->gradient_slot = calloc((size_t)r->backward.slot_count + 1, sizeof *r->gradient_slot);
+    if (!r->activation || !r->place || !r->view || !r->norm || !r->table_host ||
+        !r->gradient_slot)
         return ls_fail(LS_ERR_MEMORY, "no memory for the tables of %zu layers", layers);
     return LS_OK;
 }
@@ -217,7 +281,10 @@ static ls_status alloc_host(ls_replica *r)
 static ls_status clear(ls_replica *r, int piece_count)
 {
     const size_t arena = r->config->model->arena_floats * sizeof(float);
+    const size_t statistics = r->config->model->statistic_floats * sizeof(float);
     LS_TRY(ls_fill(&r->compute, r->weights, 0, arena));
+    LS_TRY(ls_fill(&r->compute, r->statistics, 0, statistics));
+    LS_TRY(ls_fill(&r->compute, r->moved, 0, statistics));
     for (int s = 0; s < LS_SLOT_MAX; s++)
         if (r->slot[s]) LS_TRY(ls_fill(&r->compute, r->slot[s], 0, arena));
     if (r->average) LS_TRY(ls_fill(&r->compute, r->average, 0, arena));
@@ -260,6 +327,8 @@ ls_status ls_replica_init(ls_replica *replica, const ls_replica_config *config, 
     r->config = config;
     r->device = device;
     r->capacity = pass_capacity(config, rank);
+    r->loss_scale = 1;
+    LS_TRY(ls_gradient_plan_init(&r->backward, config->model, config->rule));
     LS_TRY(alloc_host(r));
     LS_TRY(ls_stream_init(&r->compute, device));
     const int pieces = plan_piece_count(config, rank, &r->plan);
@@ -296,10 +365,13 @@ void ls_replica_free(ls_replica *replica)
         ls_device_release(replica->device, replica->memory);
     }
     ls_stream_free(&replica->compute);
+    free(replica->gradient_slot);
     free(replica->table_host);
+    free(replica->norm);
     free(replica->view);
     free(replica->place);
     free(replica->activation);
+    ls_gradient_plan_free(&replica->backward);
     *replica = (ls_replica){ 0 };
 }
 
@@ -334,12 +406,45 @@ ls_status ls_replica_decode(ls_replica *replica, const ls_pass_input *input)
         .y = input->x });
 }
 
-void ls_replica_exchange_average(ls_replica *replica)
+ls_status ls_replica_exchange_average(ls_replica *replica)
 {
     float *weights = replica->weights;
-    if (!replica->average) return;
+    if (!replica->average) return LS_OK;
     replica->weights = replica->average;
     replica->average = weights;
+    return ls_replica_weights_changed(replica);
+}
+
+ls_status ls_replica_store_statistics(ls_replica *replica, const float *from_host,
+                                      ls_group *group)
+{
+    const size_t bytes = replica->config->model->statistic_floats * sizeof(float);
+    LS_TRY(store(replica, replica->moved, from_host, bytes, group, "storing statistics"));
+    return ls_replica_commit_statistics(replica, true);
+}
+
+ls_status ls_replica_fetch_statistics(ls_replica *replica, float *to_host, ls_group *group)
+{
+    const size_t bytes = replica->config->model->statistic_floats * sizeof(float);
+    return fetch(replica, to_host, replica->statistics, bytes, group, "fetching statistics");
+}
+
+ls_status ls_replica_commit_statistics(ls_replica *replica, bool applied)
+{
+    ls_replica *r = replica;
+    const size_t floats = r->config->model->statistic_floats;
+    if (floats == 0) return LS_OK;
+    float *to = applied ? r->statistics : r->moved;
+    const float *from = applied ? r->moved : r->statistics;
+    LS_TRY(ls_copy_within(&r->compute, to, from, floats * sizeof(float)));
+    return ls_digest(&r->compute, &(ls_digest_args){
+        .count = floats, .x = r->statistics, .out = &r->results.digest[1] });
+}
+
+uint64_t ls_replica_digest(const ls_replica *replica)
+{
+    const uint64_t *digest = replica->results_host.digest;
+    return digest[0] + 0x9e3779b97f4a7c15u * digest[1]; /* any odd factor tells the two apart */
 }
 
 ls_status ls_replica_load(ls_replica *replica, const ls_batch *batch)
@@ -350,6 +455,7 @@ ls_status ls_replica_load(ls_replica *replica, const ls_batch *batch)
     const size_t sample_bytes = ls_dataset_raw_bytes(config->data);
     ls_fold_plan_init(&r->plan, config->shard_count, config->world_size, r->rank,
                       config->accumulate, batch->batch_samples);
+    r->batch_samples = batch->batch_samples;
     LS_TRY(ls_copy_to_device(&r->compute, ls_replica_samples(r), batch->x, n * sample_bytes));
     LS_TRY(ls_copy_to_device(&r->compute, r->index, batch->index, n * sizeof(uint32_t)));
     if (batch->label)
@@ -372,6 +478,8 @@ ls_pass_input ls_replica_pass(const ls_replica *replica, int pass, uint32_t epoc
     const bool classify = data->task == LS_TASK_CLASSIFY;
     const size_t sample = ls_shape_floats(r->config->model->layer[0].out);
     return (ls_pass_input){
+        .kind = LS_PASS_TRAINING,
+        .pass = pass,
         .samples = fold->sample[fold->leaf_count],
         .bytes = r->bytes ? r->bytes + first * sample : NULL,
         .x = r->bytes ? r->x : r->x + first * sample,

@@ -7,8 +7,12 @@
  * Memory is allocated once and carved: device memory (weights, gradient pieces, slots,
  * activations, the pass's samples) and pinned host memory (what is read back).
  *
- *   weights | slots | average | gradient pieces 0 .. P-1 | activation of each layer | two gradients
- *   of activations | input, labels ... | one shard-sum row per shard | per-tensor results
+ *   weights | slots | average | gradient pieces 0 .. P-1 | statistics | activation of each layer |
+ *   slots of activations' gradients | input, labels ... | one shard-sum row per shard | per-tensor
+ *   results
+ *
+ * replica.c lays memory out, forward.c and backward.c run the layers on it, normalize.c is what
+ * batch normalisation adds to both, storage.c how numbers are kept.
  *
  * Thread rule: used by its rank's thread, after the main thread has made it.
  */
@@ -25,8 +29,11 @@
 #include "io/pipeline.h"
 #include "kernels/kernels.h"
 #include "train/config.h"
+#include "train/gradient_plan.h"
 #include "train/model.h"
 #include "train/rules.h"
+
+enum { LS_SCRATCH_COUNT = 3 };
 
 /* What every replica of a run shares; built by the trainer, read-only. */
 typedef struct {
@@ -43,10 +50,22 @@ typedef struct {
     bool average;         /* keep a moving average of the weights */
     uint64_t seed;
     bool training;        /* false: no gradients, no slots (evaluate, predict) */
+    ls_precision precision; /* F32, or how activations and kernels are rounded (docs/numerics.md) */
+    bool shard_statistics; /* batch normalisation by shard; false: by the whole global batch */
 } ls_replica_config;
+
+/* What a forward pass is for: with which statistics batch normalisation works, and whether dropout
+ * drops. */
+typedef enum {
+    LS_PASS_INFERENCE, /* moving statistics, nothing dropped */
+    LS_PASS_TRAINING,  /* the batch's own, which are exchanged with the other ranks */
+    LS_PASS_REPEATED   /* some shards of the last training pass again: its statistics are kept */
+} ls_pass_kind;
 
 /* The samples that one pass looks at, in device memory. */
 typedef struct {
+    ls_pass_kind kind;
+    int pass;               /* number of the pass: which shards take part, on all ranks */
     size_t samples;
     const uint8_t *bytes;   /* the same as x, before forward makes x of them; or NULL */
     float *x;               /* [samples, height, width, channels] */
@@ -57,6 +76,28 @@ typedef struct {
     uint32_t epoch;
 } ls_pass_input;
 
+/* How a rank comes by the rows of all shards: rows[s] is valid for its own shards before and for
+ * all V after (ls_gather, enqueued on the compute stream). */
+typedef struct {
+    ls_status (*gather)(void *context, float *rows, size_t row_bytes);
+    void *context;
+} ls_row_exchange;
+
+/* Numbers of a pass as they are kept: floats, or the 16-bit format of the run's precision. */
+typedef struct {
+    void *at;
+    bool is_narrow;
+} ls_stored;
+
+/* What batch normalisation keeps of a layer, in device memory. The rows of a pass stay until the
+ * next training pass: the backward pass and LS_PASS_REPEATED read them. */
+typedef struct {
+    float *rows;       /* [V, 2 * channels] mean, M2 of each shard */
+    float *merged;     /* [2 * channels] of the whole batch */
+    float *sum_rows;   /* [V, 2 * channels] S1, S2 of each shard */
+    float *merged_sums; /* [2 * channels] */
+} ls_norm_state;
+
 /* Results that ops leave on the device for the host, side by side: read back by one copy. */
 typedef struct {
     double *gradient_square;   /* [parameters] */
@@ -64,7 +105,7 @@ typedef struct {
     double *weight_square;     /* [parameters] */
     double *weight_absolute;   /* [parameters] */
     uint64_t *nonfinite;       /* [parameters] */
-    uint64_t *digest;          /* [1] of the weights */
+    uint64_t *digest;          /* [2] of the weights, of the moving statistics */
     ls_shard_sum *shard_sum;   /* [shard_count] rows of all shards, own ones first computed here */
 } ls_results;
 
@@ -83,16 +124,26 @@ typedef struct {
     ls_stream compute;
     size_t capacity;                 /* rows that the activations hold */
     ls_fold_plan plan;               /* of the current batch */
+    size_t batch_samples;            /* of the current global batch */
+    ls_gradient_plan backward;       /* owned */
+    float loss_scale;                /* of the gradient; 1, or the trainer's with 16-bit floats */
+    ls_row_exchange exchange;        /* borrowed; set by the trainer before the first pass */
 
     void *memory;                    /* owned; device memory, everything below points into it */
     float *weights;                  /* arena */
     float *slot[LS_SLOT_MAX];        /* arenas, NULL where the optimizer has none */
     float *average;                  /* arena, NULL unless it is kept */
     float *gradients;                /* piece p at gradients + p * arena_floats */
-    float **activation;              /* owned host array [layers]; NULL: the layer makes none */
+    float *statistics;               /* arena: moving mean and variance of batch normalisation */
+    float *moved;                    /* arena: what they become if this step is committed */
+    ls_norm_state *norm;             /* owned host array [layers]; batch normalisation's */
+    ls_stored *activation;           /* owned host array [layers]; at NULL: the layer makes none */
     uint8_t **place;                 /* owned host array [layers]; max pool's choice */
-    const float **view;              /* owned host array [layers]; a layer's output in this pass */
-    float *gradient_of[2];           /* activations' gradients, ping and pong */
+    ls_stored *view;                 /* owned host array [layers]; a layer's output in this pass */
+    ls_stored *gradient_slot;        /* owned host array [backward.slot_count] */
+    float *scratch[LS_SCRATCH_COUNT]; /* 16-bit precisions: one layer's numbers in fp32 */
+    float *kernel_scratch;           /* 16-bit precisions: one layer's rounded kernel */
+    uint16_t *narrow_weights;        /* 16-bit precisions: arena, the rounded kernels */
     uint8_t *bytes;                  /* U8 data: [batch rows, sample] as they came; else NULL */
     float *table;                    /* U8 data: [channels, 256] what a byte becomes */
     float *x;                        /* [rows, sample] of the batch, or of the pass if U8 */
@@ -102,7 +153,7 @@ typedef struct {
     float *weight;                   /* [batch rows] */
     float *loss, *absolute_error, *squared_error; /* [capacity] */
     int32_t *label_place, *predicted; /* [capacity] as ops of loss.h have them */
-    float *dlogits, *probability;    /* [capacity, outputs] */
+    float *probability;              /* [capacity, outputs] */
     ls_results results;              /* on the device */
     size_t results_bytes;
     ls_arena_tensor *table_device;   /* [parameters] */
@@ -134,12 +185,12 @@ LS_MUST_USE ls_status ls_replica_fetch(ls_replica *replica, float *to_host, cons
 
 /* From here on, until called again, weights and their average have changed places: what an
  * evaluation between two steps looks at. Does nothing where no average is kept. */
-void ls_replica_exchange_average(ls_replica *replica);
+LS_MUST_USE ls_status ls_replica_exchange_average(ls_replica *replica);
 
 /* Copy a step's batch of this rank to the device and plan its folds. */
 LS_MUST_USE ls_status ls_replica_load(ls_replica *replica, const ls_batch *batch);
 
-/* The part of the loaded batch that pass `pass` looks at. */
+/* The part of the loaded batch that pass `pass` looks at, for training. */
 ls_pass_input ls_replica_pass(const ls_replica *replica, int pass, uint32_t epoch);
 
 /* Where samples go that are copied to the device: bytes or x. */
@@ -148,9 +199,17 @@ void *ls_replica_samples(const ls_replica *replica);
 /* input->x from input->bytes, if there are any. */
 LS_MUST_USE ls_status ls_replica_decode(ls_replica *replica, const ls_pass_input *input);
 
-/* Forward through all layers; replica->view[last] is the output. `training` turns dropout on. */
+/* Forward through all layers; `fold`: of the pass; NULL for inference. Collective where the model
+ * has batch normalisation and the pass is a training pass. */
 LS_MUST_USE ls_status ls_replica_forward(ls_replica *replica, const ls_pass_input *input,
-                                         bool training);
+                                         const ls_fold *fold);
+
+/* The output of the last forward pass, in fp32: [samples, outputs]. */
+const float *ls_replica_output(const ls_replica *replica);
+
+/* Dropout's mask on x: the same op forward (x -> y) and backward (dy -> dx). */
+LS_MUST_USE ls_status ls_replica_dropout(ls_replica *replica, const ls_layer *layer,
+                                         const ls_pass_input *input, const float *x, float *y);
 
 /* Loss of the forward pass's output: loss, label_place and predicted or the errors per sample;
  * `gradient` also dlogits, `probability` also the class probabilities. */
@@ -161,13 +220,30 @@ LS_MUST_USE ls_status ls_replica_loss(ls_replica *replica, const ls_pass_input *
 LS_MUST_USE ls_status ls_replica_sum(ls_replica *replica, const ls_pass_input *input,
                                      const ls_fold *fold);
 
-/* Backward from dlogits; parameter gradients go to the pieces that `fold` says. After each layer
- * that completes parameters, `layer_done` (may be NULL) is told how many tensors of the arena, from
+/* Backward from the loss's gradient; parameter gradients go to the pieces that `fold` says,
+ * zeros to those of layers that are not trained. Collective as forward is. After each layer that
+ * completes parameters, `layer_done` (may be NULL) is told how many tensors of the arena, from
  * its front, are complete. */
 typedef ls_status ls_layer_done_fn(void *context, int tensors_done);
 LS_MUST_USE ls_status ls_replica_backward(ls_replica *replica, const ls_pass_input *input,
                                           const ls_fold *fold, ls_layer_done_fn *layer_done,
                                           void *context);
+
+/* Make what the passes of a step did to the moving statistics last (`applied`), or forget it. */
+LS_MUST_USE ls_status ls_replica_commit_statistics(ls_replica *replica, bool applied);
+
+/* Of weights and statistics, from the results read last: equal on all replicas, or they have
+ * diverged. Pure. */
+uint64_t ls_replica_digest(const ls_replica *replica);
+
+/* Round the kernels for 16-bit precisions: after the weights have changed. */
+LS_MUST_USE ls_status ls_replica_weights_changed(ls_replica *replica);
+
+/* Host arena -> moving statistics (and back). Blocks until the copy has run. */
+LS_MUST_USE ls_status ls_replica_store_statistics(ls_replica *replica, const float *from_host,
+                                                  ls_group *group);
+LS_MUST_USE ls_status ls_replica_fetch_statistics(ls_replica *replica, float *to_host,
+                                                  ls_group *group);
 
 /* The first layer, in forward order, whose output of the last pass holds a value that is not
  * finite: its index and the element's, or -1. Blocks. */

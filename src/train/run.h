@@ -42,7 +42,8 @@ typedef struct {
     ls_device *device;            /* owned by the run */
     ls_replica replica;
     ls_evaluation_staging staging;
-    ls_event *ready, *done;       /* owned; [bucket_count + 1] the last: rows */
+    ls_event *ready, *done;       /* owned; [bucket_count + 2] the last two: the shards' sums, the
+                                     rows of batch normalisation */
     void *batch_memory;           /* owned, pinned: the pipeline's slots */
     ls_progress progress;         /* equal on every rank */
     ls_optimizer_state optimizer;
@@ -78,6 +79,7 @@ struct ls_run {
     uint64_t steps_per_epoch, last_step;
     ls_evaluation_job test;       /* count 0: no test part */
     float *arena_host;            /* owned; rank 0's copies of the state's arenas (state.h) */
+    float *statistics_host;       /* owned; rank 0's copy of the moving statistics */
     float **diverged;             /* owned; [world_size] written when replicas disagree */
     ls_run_folder *folder;
     const ls_observer *observer;
@@ -103,6 +105,9 @@ bool ls_machine_is_drained(ls_run *run);
 
 /* step.c: one synchronous update. Collective. */
 LS_MUST_USE ls_status ls_step_take(ls_rank *rank);
+
+/* step.c: ls_row_exchange's gather; the context is the ls_rank. */
+LS_MUST_USE ls_status ls_step_gather_rows(void *rank, float *rows, size_t row_bytes);
 
 /* step.c: compare digests of the weights over all ranks and share rank 0's wish to stop.
  * Collective. Errors: DIVERGED, naming rank, tensor, first index and both values. */

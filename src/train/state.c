@@ -12,13 +12,20 @@ enum { LINE_BYTES = 1024, COUNT_DIGITS = 15 };
 
 static const char format_name[] = "lockstep checkpoint 1";
 
-void ls_numerics_class(const ls_config *config, int world_size, char *out, size_t bytes)
+void ls_numerics_class(const ls_config *config, const ls_model *model, int world_size, char *out,
+                       size_t bytes)
 {
-    const int n = snprintf(out, bytes, "f32/1 V=%d B=%" PRIu64 " reduction=%s order=%s",
-                           config->shards, config->global_batch,
-                           ls_reduction_name(config->reduction), ls_order_name(config->order));
-    if (config->order == LS_ORDER_FAST && n > 0 && (size_t)n < bytes)
-        snprintf(out + n, bytes - (size_t)n, " N=%d", world_size);
+    char mode[24] = "", passes[16] = "", ranks[16] = "";
+    const bool normalises = model->statistic_count > 0;
+    if (normalises)
+        snprintf(mode, sizeof mode, " batchnorm=%s", ls_batchnorm_name(config->batchnorm));
+    if (normalises && config->batchnorm == LS_BATCHNORM_SYNC && config->accumulate > 1)
+        snprintf(passes, sizeof passes, " A=%d", config->accumulate);
+    if (config->order == LS_ORDER_FAST) snprintf(ranks, sizeof ranks, " N=%d", world_size);
+    snprintf(out, bytes, "%s/1 V=%d B=%" PRIu64 " reduction=%s order=%s%s%s%s",
+             ls_precision_name(config->precision), config->shards, config->global_batch,
+             ls_reduction_name(config->reduction), ls_order_name(config->order), mode, passes,
+             ranks);
 }
 
 /* -- numbers as text: %.17g comes back with the same bits -------------------------------------- */
@@ -80,7 +87,7 @@ static void describe_tensor(ls_saved_tensor *out, const char *prefix, const ls_p
 {
     *out = (ls_saved_tensor){ .dtype = LS_DTYPE_F32, .dims = parameter->dims,
                               .data = arena + parameter->begin };
-    snprintf(out->name, sizeof out->name, "%s/%s", prefix, parameter->name);
+    snprintf(out->name, sizeof out->name, "%.30s/%s", prefix, parameter->name);
     memcpy(out->shape, parameter->shape, sizeof parameter->shape);
 }
 
@@ -106,7 +113,7 @@ static ls_status list_tensors(const ls_run_state *state, ls_saved_tensor **out, 
 {
     const ls_model *model = state->model;
     const int arenas = ls_state_arena_count(state->config);
-    *count = model->parameter_count * arenas;
+    *count = model->parameter_count * arenas + model->statistic_count;
     *out = calloc((size_t)*count + 1, sizeof **out);
     if (!*out) return ls_fail(LS_ERR_MEMORY, "no memory for a list of %d tensors", *count);
     ls_saved_tensor *tensor = *out;
@@ -117,6 +124,8 @@ static ls_status list_tensors(const ls_run_state *state, ls_saved_tensor **out, 
         for (int p = 0; p < model->parameter_count; p++)
             describe_tensor(tensor++, prefix, &model->parameter[p], arena);
     }
+    for (int s = 0; s < model->statistic_count; s++)
+        describe_tensor(tensor++, "statistics", &model->statistic[s], state->statistics);
     return LS_OK;
 }
 
@@ -133,13 +142,14 @@ static ls_status check_finite(const ls_saved_tensor *tensor, int count)
     return LS_OK;
 }
 
-ls_status ls_run_state_sha256(const ls_run_state *state, char weights[65], char optimizer[65])
+ls_status ls_run_state_sha256(const ls_run_state *state, ls_run_digests *out)
 {
     ls_saved_tensor *tensor = NULL;
     int count = 0;
     LS_TRY(list_tensors(state, &tensor, &count));
-    ls_tensors_sha256(tensor, count, "weights/", weights);
-    ls_tensors_sha256(tensor, count, "optimizer/", optimizer);
+    ls_tensors_sha256(tensor, count, "weights/", out->weights);
+    ls_tensors_sha256(tensor, count, "optimizer/", out->optimizer);
+    ls_tensors_sha256(tensor, count, "statistics/", out->statistics);
     free(tensor);
     return LS_OK;
 }
@@ -313,14 +323,22 @@ static void add_name(name_list *list, const char *format, const char *name, cons
                                    "%s %.90s%s", format, name, detail);
 }
 
-/* Read one arena's tensors under `prefix`; what does not fit goes to `bad`. */
-static void load_arena(const ls_checkpoint *checkpoint, const ls_model *model, const char *prefix,
-                       float *arena, name_list *bad)
+/* The tensors of one arena: `count` of `tensor`, saved under `prefix`. */
+typedef struct {
+    char prefix[LS_PREFIX_BYTES];
+    const ls_parameter *tensor;
+    int count;
+    float *arena;
+} arena_group;
+
+/* Read one arena's tensors; what does not fit goes to `bad`. */
+static void load_arena(const ls_checkpoint *checkpoint, const arena_group *group, name_list *bad)
 {
-    for (int p = 0; p < model->parameter_count; p++) {
-        const ls_parameter *parameter = &model->parameter[p];
+    float *arena = group->arena;
+    for (int p = 0; p < group->count; p++) {
+        const ls_parameter *parameter = &group->tensor[p];
         ls_saved_tensor want;
-        describe_tensor(&want, prefix, parameter, arena);
+        describe_tensor(&want, group->prefix, parameter, arena);
         const ls_saved_tensor *found = ls_checkpoint_tensor(checkpoint, want.name);
         if (!found) {
             add_name(bad, "missing", want.name, "");
@@ -341,23 +359,23 @@ static void load_arena(const ls_checkpoint *checkpoint, const ls_model *model, c
     }
 }
 
-static bool is_known(const char *name, const ls_model *model, const char *prefix)
+static bool is_known(const char *name, const arena_group *group)
 {
-    const size_t length = strlen(prefix);
-    if (strncmp(name, prefix, length) != 0 || name[length] != '/') return false;
-    for (int p = 0; p < model->parameter_count; p++)
-        if (strcmp(name + length + 1, model->parameter[p].name) == 0) return true;
+    const size_t length = strlen(group->prefix);
+    if (strncmp(name, group->prefix, length) != 0 || name[length] != '/') return false;
+    for (int p = 0; p < group->count; p++)
+        if (strcmp(name + length + 1, group->tensor[p].name) == 0) return true;
     return false;
 }
 
-/* Tensors of the file whose name begins with `group` and that no prefix knows go to `bad`. */
-static void find_extra(const ls_checkpoint *checkpoint, const ls_model *model, const char *group,
-                       char prefix[][LS_PREFIX_BYTES], int prefix_count, name_list *bad)
+/* Tensors of the file whose name begins with `begin` and that no group knows go to `bad`. */
+static void find_extra(const ls_checkpoint *checkpoint, const char *begin,
+                       const arena_group *group, int group_count, name_list *bad)
 {
     for (int t = 0; t < ls_checkpoint_tensor_count(checkpoint); t++) {
         const char *name = ls_checkpoint_tensor_at(checkpoint, t)->name;
-        bool known = strncmp(name, group, strlen(group)) != 0;
-        for (int i = 0; i < prefix_count; i++) known = known || is_known(name, model, prefix[i]);
+        bool known = strncmp(name, begin, strlen(begin)) != 0;
+        for (int g = 0; g < group_count; g++) known = known || is_known(name, &group[g]);
         if (!known) add_name(bad, "extra", name, "");
     }
 }
@@ -370,27 +388,39 @@ static ls_status refuse(const name_list *bad, const char *path, const ls_model *
 }
 
 ls_status ls_run_state_load(const ls_checkpoint *checkpoint, const char *path,
-                            const ls_model *model, const ls_config *config, float *arenas)
+                            const ls_model *model, const ls_config *config, float *arenas,
+                            float *statistics)
 {
     name_list bad = { .used = 0 };
-    char prefix[LS_STATE_ARENAS_MAX][LS_PREFIX_BYTES];
+    arena_group group[1 + LS_STATE_ARENAS_MAX] = {
+        { "statistics", model->statistic, model->statistic_count, statistics },
+    };
     const int count = ls_state_arena_count(config);
     for (int a = 0; a < count; a++) {
-        ls_state_arena_prefix(config, a, prefix[a]);
-        load_arena(checkpoint, model, prefix[a], arenas + (size_t)a * model->arena_floats, &bad);
+        group[1 + a] = (arena_group){ "", model->parameter, model->parameter_count,
+                                      arenas + (size_t)a * model->arena_floats };
+        ls_state_arena_prefix(config, a, group[1 + a].prefix);
     }
-    find_extra(checkpoint, model, "", prefix, count, &bad);
+    for (int g = 0; g <= count; g++) load_arena(checkpoint, &group[g], &bad);
+    find_extra(checkpoint, "", group, 1 + count, &bad);
     return refuse(&bad, path, model);
 }
 
 ls_status ls_run_weights_load(const ls_checkpoint *checkpoint, const char *path,
-                              const ls_model *model, bool averaged, float *weights)
+                              const ls_model *model, bool averaged, float *weights,
+                              float *statistics)
 {
     name_list bad = { .used = 0 };
-    char prefix[1][LS_PREFIX_BYTES], group[LS_PREFIX_BYTES + 1];
-    snprintf(prefix[0], LS_PREFIX_BYTES, "%s", averaged ? average_prefix : "weights");
-    snprintf(group, sizeof group, "%s/", prefix[0]);
-    load_arena(checkpoint, model, prefix[0], weights, &bad);
-    find_extra(checkpoint, model, group, prefix, 1, &bad);
+    arena_group group[] = {
+        { "", model->parameter, model->parameter_count, weights },
+        { "statistics", model->statistic, model->statistic_count, statistics },
+    };
+    snprintf(group[0].prefix, LS_PREFIX_BYTES, "%s", averaged ? average_prefix : "weights");
+    for (int g = 0; g < 2; g++) {
+        char begin[LS_PREFIX_BYTES + 1];
+        snprintf(begin, sizeof begin, "%.30s/", group[g].prefix);
+        load_arena(checkpoint, &group[g], &bad);
+        find_extra(checkpoint, begin, group, 2, &bad);
+    }
     return refuse(&bad, path, model);
 }

@@ -4,6 +4,7 @@
  *   weights/<layer>/<name>           every parameter, in its own shape
  *   optimizer/<slot>/<layer>/<name>  momentum; m, v; square
  *   optimizer/ema/<layer>/<name>     with --ema: the moving average of the weights
+ *   statistics/<layer>/<name>        batch normalisation's moving mean and variance
  *   __metadata__                     step, epoch, step_of_epoch, epoch_sums, best, last, config,
  *                                    model, model_name, data, data_identity, class, world, format
  *
@@ -44,14 +45,18 @@ typedef struct {
     const char *data, *data_identity, *numerics_class, *world;
     const ls_progress *progress;
     const float *arenas;       /* host memory: the state's arenas one after another */
+    const float *statistics;   /* host memory */
 } ls_run_state;
 
 /* Refuses (NONFINITE, naming the tensor) to save a value that is not finite. Errors: IO, MEMORY. */
 LS_MUST_USE ls_status ls_run_state_save(const char *path, const ls_run_state *state);
 
-/* SHA-256 of the weights and of the optimizer's slots, as `show` prints them for a checkpoint. */
-LS_MUST_USE ls_status ls_run_state_sha256(const ls_run_state *state, char weights[65],
-                                          char optimizer[65]);
+/* SHA-256 of the weights, of the optimizer's slots and of the statistics, as `show` prints them for
+ * a checkpoint. */
+typedef struct {
+    char weights[65], optimizer[65], statistics[65];
+} ls_run_digests;
+LS_MUST_USE ls_status ls_run_state_sha256(const ls_run_state *state, ls_run_digests *out);
 
 enum { LS_SAVED_MODEL, LS_SAVED_MODEL_NAME, LS_SAVED_DATA, LS_SAVED_IDENTITY, LS_SAVED_CLASS,
        LS_SAVED_WORLD, LS_SAVED_COUNT };
@@ -68,19 +73,23 @@ LS_MUST_USE ls_status ls_saved_run_init(ls_saved_run *saved, const ls_checkpoint
                                         const char *path);
 void ls_saved_run_free(ls_saved_run *saved); /* accepts all-zero */
 
-/* All tensors of a run into the arenas of its state, which lie one after another. Strict: a
+/* All tensors of a run into the arenas of its state, which lie one after another, and into that of
+ * its statistics. Strict: a
  * missing, extra or misshapen tensor is an error that lists names. */
 LS_MUST_USE ls_status ls_run_state_load(const ls_checkpoint *checkpoint, const char *path,
                                         const ls_model *model, const ls_config *config,
-                                        float *arenas);
+                                        float *arenas, float *statistics);
 
-/* Weights alone, as strict about them, without a look at the rest; `averaged`: their moving average
- * in their place. */
+/* Weights and statistics alone, as strict about them, without a look at the rest; `averaged`: the
+ * weights' moving average in their place. */
 LS_MUST_USE ls_status ls_run_weights_load(const ls_checkpoint *checkpoint, const char *path,
-                                          const ls_model *model, bool averaged, float *weights);
+                                          const ls_model *model, bool averaged, float *weights,
+                                          float *statistics);
 
-/* "f32/1 V=8 B=64 reduction=mean order=exact": the numerics class of a run. With --order fast the
- * ring's length is part of it. */
-void ls_numerics_class(const ls_config *config, int world_size, char *out, size_t bytes);
+/* "f32/1 V=8 B=64 reduction=mean order=exact": the numerics class of a run. A model with batch
+ * normalisation adds its mode and, where statistics are those of a pass, the number of passes. With
+ * --order fast the ring's length is part of it, at the end. */
+void ls_numerics_class(const ls_config *config, const ls_model *model, int world_size, char *out,
+                       size_t bytes);
 
 #endif

@@ -70,6 +70,19 @@ static ls_status exchange_buckets(void *context, int tensors_done)
     return LS_OK;
 }
 
+ls_status ls_step_gather_rows(void *rank, float *rows, size_t row_bytes)
+{
+    ls_rank *k = rank;
+    ls_event *ready = &k->ready[k->run->bucket_count + 1];
+    ls_event *done = &k->done[k->run->bucket_count + 1];
+    double mark = ls_clock();
+    LS_TRY(ls_event_record(ready, &k->replica.compute));
+    LS_TRY(ls_gather(k->run->comm, k->rank, rows, row_bytes, ready, done));
+    LS_TRY(ls_stream_wait(&k->replica.compute, done));
+    k->line.exchange += lap(&mark);
+    return LS_OK;
+}
+
 /* Forward, loss and backward over every pass: sums of losses by shard, of gradients by piece. */
 static ls_status compute_sums(ls_rank *k, uint32_t epoch)
 {
@@ -77,14 +90,14 @@ static ls_status compute_sums(ls_rank *k, uint32_t epoch)
     const int passes = r->plan.pass_count;
     k->next_bucket = 0;
     for (int pass = 0; pass < passes; pass++) {
-        double mark = ls_clock();
+        double mark = ls_clock(), exchange_before = k->line.exchange;
         const ls_pass_input input = ls_replica_pass(r, pass, epoch);
         const ls_fold *fold = &r->plan.pass[pass];
-        LS_TRY(ls_replica_forward(r, &input, true));
+        LS_TRY(ls_replica_forward(r, &input, fold));
         LS_TRY(ls_replica_loss(r, &input, true, false));
         LS_TRY(ls_replica_sum(r, &input, fold));
-        k->line.forward += lap(&mark);
-        const double exchange_before = k->line.exchange;
+        k->line.forward += lap(&mark) - (k->line.exchange - exchange_before);
+        exchange_before = k->line.exchange;
         LS_TRY(ls_replica_backward(r, &input, fold,
                                    pass == passes - 1 ? exchange_buckets : NULL, k));
         k->line.backward += lap(&mark) - (k->line.exchange - exchange_before);
@@ -218,7 +231,7 @@ static ls_status update(ls_rank *k)
     ls_step_numbers *n = &k->numbers;
     double mark = ls_clock();
     n->lr = ls_config_rate(&run->config, k->progress.step);
-    if (n->skipped) return LS_OK;
+    if (n->skipped) return ls_replica_commit_statistics(r, false);
     ls_optimizer_advance(&k->optimizer, &run->config);
     LS_TRY(upload_steps(k));
     ls_update_args args = ls_optimizer_constants(&k->optimizer, &run->config);
@@ -233,10 +246,12 @@ static ls_status update(ls_rank *k)
     args.update_square_sum = r->results.update_square;
     args.digest = r->results.digest;
     LS_TRY(ls_update(&r->compute, &args));
+    LS_TRY(ls_replica_weights_changed(r));
+    LS_TRY(ls_replica_commit_statistics(r, true));
     LS_TRY(ls_replica_read_results(r, run->group, "updating the weights"));
     n->update_norm = sqrt(ls_tree_sum(r->results_host.update_square,
                                       (size_t)run->model.parameter_count));
-    n->digest = r->results_host.digest[0];
+    n->digest = ls_replica_digest(r);
     k->line.update += lap(&mark);
     return LS_OK;
 }
@@ -258,20 +273,29 @@ static int reference_rank(const uint64_t *digest, int world_size)
     return best;
 }
 
-/* Name the first element in which rank `bad` differs from rank `good`. Does not return LS_OK. */
+/* Name the first element in which `x` of rank `bad` differs from `y` of rank `good`; LS_OK if there
+ * is none. */
+static ls_status name_element(const char *group, const ls_parameter *tensor, int count, int bad,
+                              const float *x, int good, const float *y)
+{
+    for (int t = 0; t < count; t++)
+        for (size_t i = tensor[t].begin; i < tensor[t].begin + tensor[t].count; i++)
+            if (memcmp(&x[i], &y[i], sizeof *x) != 0)
+                return ls_fail(LS_ERR_DIVERGED, "replicas diverged: %s/%s, element %zu: rank %d "
+                               "has %.9g, rank %d has %.9g", group, tensor[t].name,
+                               i - tensor[t].begin, bad, (double)x[i], good, (double)y[i]);
+    return LS_OK;
+}
+
+/* Name the first difference between rank `bad` and rank `good`. Does not return LS_OK. */
 static ls_status name_difference(const ls_run *run, int bad, int good)
 {
-    for (int p = 0; p < run->model.parameter_count; p++) {
-        const ls_parameter *parameter = &run->model.parameter[p];
-        const float *x = run->diverged[bad] + parameter->begin;
-        const float *y = run->diverged[good] + parameter->begin;
-        for (size_t i = 0; i < parameter->count; i++)
-            if (memcmp(&x[i], &y[i], sizeof *x) != 0)
-                return ls_fail(LS_ERR_DIVERGED, "replicas diverged: weights/%s, element %zu: rank "
-                               "%d has %.9g, rank %d has %.9g", parameter->name, i, bad,
-                               (double)x[i], good, (double)y[i]);
-    }
-    return ls_fail(LS_ERR_DIVERGED, "ranks %d and %d report different digests of equal weights: "
+    const ls_model *model = &run->model;
+    const float *x = run->diverged[bad], *y = run->diverged[good];
+    LS_TRY(name_element("weights", model->parameter, model->parameter_count, bad, x, good, y));
+    LS_TRY(name_element("statistics", model->statistic, model->statistic_count, bad,
+                        x + model->arena_floats, good, y + model->arena_floats));
+    return ls_fail(LS_ERR_DIVERGED, "ranks %d and %d report different digests of equal numbers: "
                    "the memory or the digest itself changed meanwhile", bad, good);
 }
 
@@ -279,10 +303,12 @@ static ls_status name_difference(const ls_run *run, int bad, int good)
 static ls_status find_divergence(ls_rank *k, const uint64_t *digest)
 {
     ls_run *run = k->run;
-    float *copy = malloc((run->model.arena_floats + 1) * sizeof *copy);
+    const size_t floats = run->model.arena_floats;
+    float *copy = malloc((floats + run->model.statistic_floats + 1) * sizeof *copy);
     run->diverged[k->rank] = copy; /* freed with the run */
     if (!copy) return ls_fail(LS_ERR_MEMORY, "no memory to compare diverged weights");
     LS_TRY(ls_replica_fetch(&k->replica, copy, k->replica.weights, run->group));
+    LS_TRY(ls_replica_fetch_statistics(&k->replica, copy + floats, run->group));
     /* The barrier makes every rank's copy visible to rank 0, which alone reads them; the one below
      * keeps the others from going on, until rank 0's error ends their wait. */
     LS_TRY(ls_barrier_wait(run->group, k->rank, "the comparison of diverged weights"));

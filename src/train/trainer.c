@@ -47,7 +47,6 @@ static ls_status resolve_config(ls_run *run)
                        config->devices, run->world_size, config->shards, run->world_size);
     ls_config_fill(config, run->world_size);
     run->threads = ls_replica_threads(config->threads, run->world_size);
-    ls_numerics_class(config, run->world_size, run->numerics_class, sizeof run->numerics_class);
     snprintf(run->world, sizeof run->world, "%dx%s", run->world_size,
              run->list.device[0].kind == LS_DEVICE_HOST ? "host" : "cuda");
     return LS_OK;
@@ -92,7 +91,6 @@ static ls_status open_data_and_model(ls_run *run, const ls_saved_run *saved)
     LS_TRY(ls_dataset_open(config->data, &run->dataset));
     const ls_dataset_info *data = ls_dataset_describe(run->dataset);
     const bool resumed = run->resume_path[0] != '\0';
-    if (resumed) LS_TRY(check_class(run, saved));
     if (resumed && strcmp(ls_dataset_identity(run->dataset), saved->text[LS_SAVED_IDENTITY]) != 0)
         return ls_fail(LS_ERR_FORMAT, "--data %s: not the data of the run that continues: "
                        "identity %.16s..., expected %.16s... (%s)", config->data,
@@ -100,6 +98,9 @@ static ls_status open_data_and_model(ls_run *run, const ls_saved_run *saved)
                        saved->text[LS_SAVED_DATA]);
     LS_TRY(ls_augment_check(&config->augment, data));
     LS_TRY(open_model(run, resumed ? saved->text[LS_SAVED_MODEL] : NULL));
+    ls_numerics_class(config, &run->model, run->world_size, run->numerics_class,
+                      sizeof run->numerics_class);
+    if (resumed) LS_TRY(check_class(run, saved));
     LS_TRY(ls_metric_list_init(&run->metrics, config->metrics, data, run->model.loss));
     LS_TRY(ls_class_weights_create(config->class_weights, run->dataset, &run->class_weight));
     LS_TRY(ls_rules_create(config, &run->model, &run->rule));
@@ -157,12 +158,14 @@ static ls_status init_weights(ls_run *run)
     const ls_config *config = &run->config;
     if (!config->init[0]) {
         ls_model_init_weights(&run->model, config->seed, run->arena_host);
+        ls_model_init_statistics(&run->model, run->statistics_host);
         return LS_OK;
     }
     ls_checkpoint *init = NULL;
     ls_status status = ls_checkpoint_open(config->init, &init);
     if (status == LS_OK)
-        status = ls_run_weights_load(init, config->init, &run->model, false, run->arena_host);
+        status = ls_run_weights_load(init, config->init, &run->model, false, run->arena_host,
+                                     run->statistics_host);
     ls_checkpoint_close(init);
     return status;
 }
@@ -173,10 +176,12 @@ static ls_status load_state(ls_run *run, const ls_checkpoint *resumed)
     const size_t floats = run->model.arena_floats;
     const size_t arenas = (size_t)ls_state_arena_count(&run->config);
     run->arena_host = calloc(floats * arenas + 1, sizeof *run->arena_host);
-    if (!run->arena_host) return ls_fail(LS_ERR_MEMORY, "no memory for %zu weights", floats);
+    run->statistics_host = calloc(run->model.statistic_floats + 1, sizeof(float));
+    if (!run->arena_host || !run->statistics_host)
+        return ls_fail(LS_ERR_MEMORY, "no memory for %zu weights", floats);
     if (resumed)
         return ls_run_state_load(resumed, run->resume_path, &run->model, &run->config,
-                                 run->arena_host);
+                                 run->arena_host, run->statistics_host);
     LS_TRY(init_weights(run));
     if (run->config.ema > 0)
         memcpy(run->arena_host + (arenas - 1) * floats, run->arena_host,
@@ -316,6 +321,7 @@ static void tell_warnings(const ls_run *run)
 static void close_run(ls_run *run)
 {
     ls_machine_close(run);
+    free(run->statistics_host);
     free(run->arena_host);
     free(run->rule);
     ls_run_folder_close(run->folder);

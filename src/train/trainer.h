@@ -79,7 +79,7 @@ typedef struct {
     uint64_t samples;                 /* trained in this run */
     double seconds, samples_per_second; /* of training steps alone */
     ls_time_split time;
-    char weights_sha256[65], optimizer_sha256[65];
+    char weights_sha256[65], optimizer_sha256[65], statistics_sha256[65]; /* or "" */
     char checkpoint[1200];            /* last.safetensors; "" if none was written */
     bool reached_until, stopped_by_signal;
 } ls_train_result;

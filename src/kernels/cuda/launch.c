@@ -35,6 +35,7 @@ static const char *const kernels[] = {
     "ls_average_pool", "ls_average_pool_gradient",
     "ls_activate", "ls_activate_gradient", "ls_dropout", "ls_dropout_channels",
     "ls_add", "ls_multiply", "ls_copy_columns", "ls_pad", "ls_decode",
+    "ls_narrow", "ls_widen",
     "ls_softmax_loss", "ls_sigmoid_loss", "ls_regression_loss",
     "ls_gradient_finish", "ls_weight_sums", "ls_update", "ls_arena_fold",
     "ls_digest", "ls_nonfinite", "ls_fold_words", "ls_merge_shallow", "ls_merge_deep",

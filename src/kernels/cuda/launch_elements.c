@@ -153,3 +153,31 @@ ls_status ls_pad_cuda(ls_stream *stream, const ls_pad_args *a)
     return LS_CUDA_ENQUEUE(stream, "ls_pad", ls_ceil_div(p.count, LS_CUDA_THREADS), 1,
                            LS_CUDA_THREADS, p);
 }
+
+/* -- 16-bit storage ---------------------------------------------------------------------------- */
+
+static ls_cuda_format16 format16_of(ls_format16 format, size_t count, const float *wide,
+                                    const uint16_t *narrow)
+{
+    return (ls_cuda_format16){
+        .count = count,
+        .vector = (uintptr_t)narrow % 8 == 0 && ls_cuda_moves_quads(wide, 0),
+        .is_bf16 = format == LS_FORMAT_BF16,
+        .wide = (float *)(uintptr_t)wide,
+        .narrow = (uint16_t *)(uintptr_t)narrow,
+    };
+}
+
+ls_status ls_narrow_cuda(ls_stream *stream, const ls_narrow_args *a)
+{
+    const ls_cuda_format16 p = format16_of(a->format, a->count, a->x, a->y);
+    return LS_CUDA_ENQUEUE(stream, "ls_narrow", ls_ceil_div(a->count, 4 * LS_CUDA_THREADS), 1,
+                           LS_CUDA_THREADS, p);
+}
+
+ls_status ls_widen_cuda(ls_stream *stream, const ls_widen_args *a)
+{
+    const ls_cuda_format16 p = format16_of(a->format, a->count, a->y, a->x);
+    return LS_CUDA_ENQUEUE(stream, "ls_widen", ls_ceil_div(a->count, 4 * LS_CUDA_THREADS), 1,
+                           LS_CUDA_THREADS, p);
+}

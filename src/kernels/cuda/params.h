@@ -241,6 +241,15 @@ typedef struct {
     float *y;
 } ls_cuda_decode;
 
+/* narrow: wide to narrow; widen: the other way. `vector`: wide is 16-byte, narrow 8-byte
+ * aligned. */
+typedef struct {
+    size_t count;
+    int32_t vector, is_bf16;
+    float *wide;
+    uint16_t *narrow;
+} ls_cuda_format16;
+
 /* A thread draws the four words of a quad of a sample. */
 typedef struct {
     uint32_t samples, quads; /* quads: of a sample, its last one maybe short */
