@@ -101,7 +101,8 @@ TESTS = ("test_activation test_all_reduce test_arena test_augment test_batch_sum
          "test_tree test_vgpu_driver test_vgpu_launch test_vgpu_order test_vgpu_ptx test_weights "
          "test_whole")
 # check only: whole trainings, too slow under a sanitizer
-TESTS_HOST = ("test_golden test_lockstep test_npy_large")# check-long: exhaustive sweeps
+TESTS_HOST = ("test_golden test_lockstep test_npy_large")
+# check-long: exhaustive sweeps
 TESTS_LONG = ("long_all_reduce long_conv long_gemm long_kills long_learning long_lockstep "
               "long_numerics")
 # These run the program itself, $LOCKSTEP.

@@ -19,7 +19,8 @@ enum { MODULUS = 1000003 };
 static ls_model parse(const char *text)
 {
     ls_model model;
-    if (ls_model_init(&model, "test", text, NULL) != LS_OK) fail_msg("%s\n%s", text, ls_last_error());
+    if (ls_model_init(&model, "test", text, NULL) != LS_OK)
+        fail_msg("%s\n%s", text, ls_last_error());
     return model;
 }
 
