@@ -54,9 +54,9 @@ HOST_TABLES = {
 # A build links one of these as well: the CUDA backend, or what says that there is none.
 GPU_SOURCES = {
     "cuda": ["device/cuda", "device/cuda_context", "device/cuda_driver", "device/cuda_facts",
-             "device/cuda_module", "device/cuda_probe", "device/cuda_probe_child",
-             "device/cuda_speed", "kernels/cuda/launch", "kernels/cuda/launch_arena",
-             "kernels/cuda/launch_batch", "kernels/cuda/launch_batchnorm",
+             "device/cuda_marks", "device/cuda_module", "device/cuda_probe",
+             "device/cuda_probe_child", "device/cuda_speed", "kernels/cuda/launch",
+             "kernels/cuda/launch_arena", "kernels/cuda/launch_batch", "kernels/cuda/launch_batchnorm",
              "kernels/cuda/launch_elements", "kernels/cuda/launch_product"],
     "absent": ["device/cuda_absent", "kernels/cuda_absent"],
 }

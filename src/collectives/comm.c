@@ -105,6 +105,7 @@ ls_status ls_comm_settle(ls_comm *comm, int rank)
     bool idle = false;
     ls_status status = poll_idle(comm, rank, &idle);
     while (status == LS_OK && !idle) {
+        ls_device_look(comm->rank[rank].device);
         status = ls_wait_poll(&wait);
         if (status == LS_OK) status = poll_idle(comm, rank, &idle);
     }

@@ -140,6 +140,7 @@ static ls_status wait_count(const ls_link *link, ls_channel *channel, atomic_siz
     ls_wait wait = ls_wait_begin(channel->group);
     ls_status status = LS_OK;
     while (status == LS_OK && atomic_load_explicit(count, memory_order_acquire) < want) {
+        ls_device_look(channel->in.device);
         status = ls_wait_poll(&wait);
     }
     if (status != LS_ERR_TIMEOUT) return status;

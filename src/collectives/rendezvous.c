@@ -72,6 +72,7 @@ static ls_status wait_for_rank(ls_rendezvous *rendezvous, ls_channel *channel, i
     ls_wait wait = ls_wait_begin(channel->group);
     ls_status status = LS_OK;
     while (status == LS_OK && atomic_load_explicit(arrived, memory_order_acquire) < want) {
+        ls_device_look(channel->in.device);
         status = ls_wait_poll(&wait);
     }
     if (status != LS_ERR_TIMEOUT) return status;

@@ -12,6 +12,8 @@
  *                    the driver: a wait that cannot end must end at our deadline.
  *   streams          NON_BLOCKING: they do not wait for the legacy stream, which is never used.
  *   events           DISABLE_TIMING: cheaper, and nothing reads their times.
+ *   progress         an event behind some of the operations shows a poll that work goes on
+ *                    (cuda_marks.h).
  *   contexts         are per thread in the driver; each function enters its device's first.
  *   failed kernels   are reported by a later call on the same context, any call, and by all calls
  *                    after; the message says so (ls_cuda_check_at).
@@ -33,6 +35,7 @@
 
 #include "device/cuda_context.h"
 #include "device/cuda_driver.h"
+#include "device/cuda_marks.h"
 
 enum { PARAM_BYTES_MAX = 4096, ALIGN_BYTES = 256 };
 
@@ -41,11 +44,23 @@ typedef struct {
     CUdeviceptr workspace; /* LS_CUDA_WORKSPACE_BYTES */
 } cuda_stream;
 
+typedef struct {
+    ls_device device; /* first: an ls_device of this kind is one of these */
+    ls_cuda_marks marks;
+} cuda_device;
+
 static ls_cuda_context *context_of(const ls_device *device) { return device->implementation; }
 
 CUstream ls_cuda_stream_of(const ls_stream *stream)
 {
     return ((const cuda_stream *)stream->implementation)->handle;
+}
+
+/* A copy or a launch has been enqueued on the stream. */
+static ls_status enqueued(const ls_stream *stream)
+{
+    cuda_device *gpu = (cuda_device *)stream->device;
+    return ls_cuda_marks_pass(context_of(&gpu->device), &gpu->marks, ls_cuda_stream_of(stream));
 }
 
 /* A device address as the driver takes it. */
@@ -290,17 +305,23 @@ static ls_status copy_peer(ls_cuda_context *context, CUstream stream, void *to, 
                 "copying %zu bytes to %s", bytes, owner->name);
 }
 
+static ls_status copy_bytes(ls_cuda_context *context, CUstream stream, void *to, const void *from,
+                            size_t bytes, int direction)
+{
+    switch (direction) {
+    case LS_COPY_TO_DEVICE: return copy_to_device(context, stream, to, from, bytes);
+    case LS_COPY_TO_HOST: return copy_to_host(context, stream, to, from, bytes);
+    case LS_COPY_WITHIN: return copy_within(context, stream, to, from, bytes);
+    default: return copy_peer(context, stream, to, from, bytes);
+    }
+}
+
 static ls_status copy(ls_stream *stream, void *to, const void *from, size_t bytes, int direction)
 {
     ls_cuda_context *context = context_of(stream->device);
-    const CUstream handle = ls_cuda_stream_of(stream);
     LS_TRY(ls_cuda_context_enter(context));
-    switch (direction) {
-    case LS_COPY_TO_DEVICE: return copy_to_device(context, handle, to, from, bytes);
-    case LS_COPY_TO_HOST: return copy_to_host(context, handle, to, from, bytes);
-    case LS_COPY_WITHIN: return copy_within(context, handle, to, from, bytes);
-    default: return copy_peer(context, handle, to, from, bytes);
-    }
+    LS_TRY(copy_bytes(context, ls_cuda_stream_of(stream), to, from, bytes, direction));
+    return enqueued(stream);
 }
 
 /* Four bytes at a time where address and count allow it. */
@@ -326,8 +347,15 @@ static ls_status reach(ls_device *device, ls_device *other)
     return ls_cuda_context_reach(context_of(device), context_of(other));
 }
 
+static void look(ls_device *device)
+{
+    if (ls_cuda_marks_look(context_of(device), &((cuda_device *)device)->marks))
+        ls_device_progress(device);
+}
+
 static void close_device(ls_device *device)
 {
+    ls_cuda_marks_close(context_of(device), &((cuda_device *)device)->marks);
     ls_cuda_context_release(context_of(device));
     free(device);
 }
@@ -349,28 +377,38 @@ static const ls_device_ops cuda_ops = {
     .fill = fill,
     .reach = reach,
     .room = room,
+    .look = look,
     .close = close_device,
 };
+
+static ls_status open_on(ls_cuda_context *context, atomic_ulong *progress, ls_device **out)
+{
+    char model[72] = "";
+    LS_TRY(CALL(context, device_name, (model, (int)sizeof model, context->device),
+                "asking for the GPU's name"));
+    cuda_device *gpu = malloc(sizeof *gpu);
+    if (gpu == NULL)
+        return ls_fail(LS_ERR_MEMORY, "%s: %zu bytes asked", context->name, sizeof *gpu);
+    const ls_status status = ls_cuda_marks_open(context, &gpu->marks);
+    if (status != LS_OK) {
+        free(gpu);
+        return status;
+    }
+    ls_device_init(&gpu->device, LS_DEVICE_CUDA, context->ordinal, &cuda_ops, NULL, progress);
+    (void)snprintf(gpu->device.name, sizeof gpu->device.name, "%s %s", context->name, model);
+    gpu->device.implementation = context;
+    *out = &gpu->device;
+    return LS_OK;
+}
 
 ls_status ls_device_open_cuda(int ordinal, atomic_ulong *progress, ls_device **out)
 {
     *out = NULL;
     ls_cuda_context *context = NULL;
     LS_TRY(ls_cuda_context_retain(ordinal, &context));
-    char model[72] = "";
-    ls_status status = CALL(context, device_name, (model, (int)sizeof model, context->device),
-                            "asking for the GPU's name");
-    ls_device *device = status == LS_OK ? malloc(sizeof *device) : NULL;
-    if (device == NULL) {
-        ls_cuda_context_release(context);
-        if (status != LS_OK) return status;
-        return ls_fail(LS_ERR_MEMORY, "cuda:%d: %zu bytes asked", ordinal, sizeof *device);
-    }
-    ls_device_init(device, LS_DEVICE_CUDA, ordinal, &cuda_ops, NULL, progress);
-    (void)snprintf(device->name, sizeof device->name, "cuda:%d %s", ordinal, model);
-    device->implementation = context;
-    *out = device;
-    return LS_OK;
+    const ls_status status = open_on(context, progress, out);
+    if (status != LS_OK) ls_cuda_context_release(context);
+    return status;
 }
 
 /* -- launches ---------------------------------------------------------------------------------- */
@@ -395,11 +433,12 @@ ls_status ls_cuda_launch(ls_stream *stream, const ls_cuda_launch_args *launch)
     void *argument = NULL;
     memcpy(&argument, &launch->params, sizeof argument);
     LS_TRY(ls_cuda_context_enter(context));
-    return CALL(context, launch,
+    LS_TRY(CALL(context, launch,
                 (function, grid[0], grid[1], grid[2], launch->block, 1, 1, 0,
                  ls_cuda_stream_of(stream), &argument, NULL),
                 "launching %s, %u x %u x %u blocks of %u threads", launch->kernel, grid[0],
-                grid[1], grid[2], launch->block);
+                grid[1], grid[2], launch->block));
+    return enqueued(stream);
 }
 
 void *ls_cuda_workspace(const ls_stream *stream)

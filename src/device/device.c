@@ -71,6 +71,11 @@ void ls_device_progress(ls_device *device)
         (void)atomic_fetch_add_explicit(device->progress, 1, memory_order_relaxed);
 }
 
+void ls_device_look(ls_device *device)
+{
+    if (device->ops->look != NULL) device->ops->look(device);
+}
+
 /* -- memory ---------------------------------------------------------------------------------- */
 
 ls_status ls_device_alloc(ls_device *device, size_t bytes, void **out)
@@ -211,6 +216,7 @@ ls_status ls_stream_drain(ls_stream *stream, ls_group *group, const char *what)
         bool idle = false;
         LS_TRY(ls_stream_poll(stream, &idle));
         if (idle) return LS_OK;
+        ls_device_look(stream->device);
         const ls_status status = ls_wait_poll(&wait);
         if (status == LS_ERR_TIMEOUT)
             return ls_fail(LS_ERR_TIMEOUT, "%s: %s did not finish it in time", what,

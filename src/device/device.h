@@ -64,6 +64,7 @@ typedef struct {
     ls_status (*fill)(ls_stream *, void *to, unsigned char value, size_t bytes);
     ls_status (*reach)(ls_device *, ls_device *other); /* NULL: nothing has to be done */
     ls_status (*room)(ls_device *, size_t *bytes);     /* NULL: not known */
+    void (*look)(ls_device *); /* NULL: work has finished when it has been enqueued */
     void (*close)(ls_device *);
 } ls_device_ops;
 
@@ -162,7 +163,12 @@ enum { LS_COPY_TO_DEVICE, LS_COPY_TO_HOST, LS_COPY_WITHIN, LS_COPY_PEER };
 /* Set `bytes` bytes to `value`. Async. */
 LS_MUST_USE ls_status ls_fill(ls_stream *stream, void *to, unsigned char value, size_t bytes);
 
-/* An op or a copy has finished or been enqueued: restart the group's deadlines. */
+/* An op or a copy has finished or been enqueued: restart the group's deadlines. (Who enqueues has
+ * not hung, and cannot go on for long without waiting for what he enqueued.) */
 void ls_device_progress(ls_device *device);
+
+/* Look whether anything that was enqueued on the device has finished since the last look, and if
+ * so, ls_device_progress. Its rank calls it between two polls of whatever it waits for. */
+void ls_device_look(ls_device *device);
 
 #endif

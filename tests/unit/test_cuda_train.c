@@ -477,6 +477,23 @@ static void test_the_link_that_falls_silent_is_the_one_that_is_named(void **stat
     }
 }
 
+/* What is enqueued takes several times as long as the timeout, each piece of it less. */
+static void test_slow_work_that_goes_on_is_no_timeout(void **state)
+{
+    (void)state;
+    need_virtual_driver();
+    static const variant variants[] = {
+        { "DEVICES=2 JITTER=150000", "--devices cuda --timeout 1 --steps 1", "done" },
+        { "DEVICES=2 LINKS=0\\>1:slow=200000", "--devices cuda --timeout 1 --steps 1", "done" },
+        { NULL, NULL, NULL },
+    };
+    for (const variant *v = variants; v->settings != NULL; v++) {
+        const program_run run = train(&small, v->settings, v->options);
+        PROGRAM_MUST_END(&run, v->settings, 0, v->said, NULL);
+        assert_true(run.seconds > 3);
+    }
+}
+
 /* Under a sanitizer, where all is ten times slower, this is all: one step, every kind of link. */
 static void test_one_step_has_the_hosts_bits(void **state)
 {
@@ -513,6 +530,7 @@ int main(void)
         cmocka_unit_test(test_a_link_that_begins_to_lie_is_caught_in_that_step),
         cmocka_unit_test(test_a_link_that_falls_silent_ends_the_run_in_time),
         cmocka_unit_test(test_the_link_that_falls_silent_is_the_one_that_is_named),
+        cmocka_unit_test(test_slow_work_that_goes_on_is_no_timeout),
     };
 #if defined __SANITIZE_THREAD__ || defined __SANITIZE_ADDRESS__
     cmocka_set_test_filter("test_one_step_has_the_hosts_bits");
