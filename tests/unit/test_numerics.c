@@ -245,6 +245,37 @@ static void test_cos_is_right_to_double_precision_over_half_a_period(void **stat
     assert_true(ls_cos(0.0) == 1.0 && ls_cos(pi) == -1.0);
 }
 
+/* An odd function, at +-x of every kind: below `bound` ulp of `truth`. */
+static void check_odd(float (*function)(float), double (*truth)(double), double bound)
+{
+    for (uint32_t bits = 0; bits < 0x7f800000u; bits += bits < 0x3c000000u ? 20011 : 211) {
+        const float x = ls_float_of_bits(bits), y = function(x);
+        if (ulps(y, truth((double)x)) >= bound) fail_msg("%a becomes %a", (double)x, (double)y);
+        assert_int_equal(bits_of(function(-x)), bits_of(-y));
+    }
+    const float tiny[4] = { 0.0f, 1e-45f, 1e-40f, 0x1p-126f };
+    for (int i = 0; i < 4; i++) assert_int_equal(bits_of(function(-tiny[i])) >> 31, 1);
+    assert_true(function(INFINITY) == 1.0f && function(-INFINITY) == -1.0f);
+    assert_true(function(3e38f) == 1.0f && function(-3e38f) == -1.0f);
+    assert_true(isnan(function(NAN)) && isnan(function(-NAN)));
+}
+
+static void test_tanh_is_within_1_07_ulp_and_odd(void **state)
+{
+    (void)state;
+    check_odd(ls_tanhf, tanh, 1.07);
+    assert_int_equal(bits_of(ls_tanhf(1e-45f)), 1);
+    assert_true(ls_tanhf(9.1f) == 1.0f && ls_tanhf(8.9f) < 1.0f);
+}
+
+static void test_erf_is_within_1_34_ulp_and_odd(void **state)
+{
+    (void)state;
+    check_odd(ls_erff, erf, 1.34);
+    assert_int_equal(bits_of(ls_erff(1e-45f)), 1);
+    assert_true(ls_erff(3.92f) == 1.0f && ls_erff(3.8f) < 1.0f);
+}
+
 /* |y - exact| in units of the last place of `exact` as a double. */
 static double double_ulps(double y, long double exact)
 {
@@ -304,6 +335,8 @@ int main(void)
         cmocka_unit_test(test_slots_below_2_to_the_minus_100_become_plus_zero),
         cmocka_unit_test(test_exp_is_within_1_1_ulp_and_ends_where_it_says),
         cmocka_unit_test(test_log_is_within_0_87_ulp_from_denormals_up),
+        cmocka_unit_test(test_tanh_is_within_1_07_ulp_and_odd),
+        cmocka_unit_test(test_erf_is_within_1_34_ulp_and_odd),
         cmocka_unit_test(test_double_exp_is_within_1_ulp_and_ends_where_it_says),
         cmocka_unit_test(test_double_log_is_within_0_9_ulp_from_denormals_up),
         cmocka_unit_test(test_cos_is_right_to_double_precision_over_half_a_period),
