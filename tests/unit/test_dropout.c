@@ -45,6 +45,7 @@ static void test_philox_gives_the_known_answers(void **state)
 /* Counter and key spelled out, as docs/numerics.md 7 does. */
 static bool is_kept(const ls_dropout_args *args, size_t n, size_t e)
 {
+    if (args->channels > 0) e %= args->channels;
     const uint32_t counter[4] = { (uint32_t)(e / 4), args->index[n], args->epoch,
                                   3u << 16 | args->layer };
     const uint32_t key[2] = { (uint32_t)(args->seed & 0xffffffffu), (uint32_t)(args->seed >> 32) };
@@ -94,6 +95,57 @@ static void test_an_element_is_kept_by_its_philox_word(void **state)
     }
     check((ls_dropout_args){ .samples = 0, .elements = 9, .scale = 1.0f }, 1, 0);
     check((ls_dropout_args){ .samples = 3, .elements = 0, .scale = 1.0f }, 1, 0);
+}
+
+static void test_a_channel_is_kept_by_the_word_of_its_number(void **state)
+{
+    (void)state;
+    static const size_t channels[] = { 1, 2, 3, 4, 5, 7, 8, 255, 256, 257, 1000 };
+    static const size_t places[] = { 0, 1, 2, 25 };
+    for (size_t i = 0; i < sizeof channels / sizeof channels[0]; i++) {
+        for (size_t k = 0; k < sizeof places / sizeof places[0]; k++) {
+            const ls_dropout_args args = { .samples = 3, .elements = channels[i] * places[k],
+                                           .channels = channels[i], .seed = i + 17, .epoch = 2,
+                                           .layer = 9, .threshold = 0x80000000u, .scale = 2.0f };
+            check(args, i, 31);
+        }
+    }
+}
+
+/* 5 samples of 3 x 4 places of 6 channels. A batch cut in two, as two ranks have it, is dropped as
+ * the whole. */
+static void test_whole_channels_go_at_every_place_whoever_has_the_sample(void **state)
+{
+    (void)state;
+    enum { N = 5, PLACES = 12, C = 6, E = PLACES * C };
+    float x[N * E], y[N * E], part[N * E];
+    const uint32_t index[N] = { 7, 1000, 3, 12, 70000 };
+    for (size_t i = 0; i < N * E; i++) x[i] = 1.0f + (float)i;
+    ls_dropout_args args = { .samples = N, .elements = E, .channels = C, .index = index,
+                             .seed = 4, .epoch = 1, .layer = 2, .threshold = 0x80000000u,
+                             .scale = 2.0f, .x = x, .y = y };
+    for (int m = 0; m < all.count; m++) {
+        assert_int_equal(ls_dropout(&all.machine[m].stream, &args), LS_OK);
+        int kept = 0;
+        for (size_t i = 0; i < N * E; i++) {
+            const bool first = y[i / E * E + i % C] != 0.0f; /* what the first place shows */
+            assert_true(y[i] == (first ? 2.0f * x[i] : 0.0f));
+            kept += first;
+        }
+        assert_in_range(kept, 1, N * E - 1);
+        for (size_t cut = 0; cut <= N; cut++) {
+            ls_dropout_args half = args;
+            half.y = part;
+            half.samples = cut;
+            assert_int_equal(ls_dropout(&all.machine[m].stream, &half), LS_OK);
+            half.samples = N - cut;
+            half.index += cut;
+            half.x += cut * E;
+            half.y += cut * E;
+            assert_int_equal(ls_dropout(&all.machine[m].stream, &half), LS_OK);
+            assert_memory_equal(y, part, sizeof y);
+        }
+    }
 }
 
 static void test_a_word_equal_to_the_threshold_is_kept(void **state)
@@ -156,6 +208,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_philox_gives_the_known_answers),
         cmocka_unit_test(test_an_element_is_kept_by_its_philox_word),
+        cmocka_unit_test(test_a_channel_is_kept_by_the_word_of_its_number),
+        cmocka_unit_test(test_whole_channels_go_at_every_place_whoever_has_the_sample),
         cmocka_unit_test(test_a_word_equal_to_the_threshold_is_kept),
         cmocka_unit_test(test_rate_zero_keeps_everything),
         cmocka_unit_test(test_the_dropped_share_is_the_rate),

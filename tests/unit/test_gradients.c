@@ -253,7 +253,7 @@ static void test_a_dense_layers_input_gradient_is_a_product(void **state)
     free(w64);
 }
 
-/* -- pooling, relu, dropout -------------------------------------------------------------------- */
+/* -- pooling ----------------------------------------------------------------------------------- */
 
 static void pool_forward(const void *op, const double *x, double *y)
 {
@@ -318,39 +318,119 @@ static void test_max_pooling_has_the_gradient_of_its_differences(void **state)
     check_pool(&(ls_pool_shape){ 2, 5, 5, 2, 3, 2, 1, 1, 0, 0, 3, 4 }, 3);
 }
 
-static void relu_forward(const void *count, const double *x, double *y)
+static void average_forward(const void *op, const double *x, double *y)
 {
-    for (size_t i = 0; i < *(const size_t *)count; i++) y[i] = fmax(x[i], 0.0);
+    const ls_pool_shape *s = op;
+    for (size_t o = 0; o < s->samples * s->out_height * s->out_width * s->channels; o++) {
+        const size_t c = o % s->channels, ow = o / s->channels % s->out_width;
+        const size_t oh = o / s->channels / s->out_width % s->out_height;
+        const size_t n = o / s->channels / s->out_width / s->out_height;
+        double sum = 0.0, places = 0.0;
+        for (size_t h = 0; h < s->height; h++) {
+            for (size_t w = 0; w < s->width; w++) {
+                const size_t i = h + s->pad_top - oh * s->stride_height;
+                const size_t j = w + s->pad_left - ow * s->stride_width;
+                if (i >= s->window_height || j >= s->window_width) continue;
+                sum += x[((n * s->height + h) * s->width + w) * s->channels + c];
+                places += 1.0;
+            }
+        }
+        y[o] = sum / places;
+    }
 }
 
-static void test_relu_has_the_gradient_of_its_differences(void **state)
+static void check_average(const ls_pool_shape *s, uint64_t seed)
 {
-    (void)state;
-    const size_t count = 300;
-    naive_random random = { 8 };
-    float *x = apart(&random, count), *dy = naive_values(&random, count, 0), y[300], dx[300];
+    naive_random random = { seed };
+    const size_t inputs = s->samples * s->height * s->width * s->channels;
+    const size_t outputs = s->samples * s->out_height * s->out_width * s->channels;
+    float *x = naive_values(&random, inputs, 0), *dy = naive_values(&random, outputs, 0);
+    float *y = malloc(outputs * sizeof *y), *dx = malloc(inputs * sizeof *dx);
     for (int i = 0; i < 2; i++) {
         machine *m = machine_at(i);
-        for (size_t k = 0; k < count; k++) x[k] += x[k] == 0.0f ? 0.001f : 0.0f; /* off the kink */
-        assert_int_equal(ls_activate(&m->stream, &(ls_activate_args){ .count = count, .x = x,
-                                                                      .y = y }), LS_OK);
-        assert_int_equal(ls_activate_gradient(&m->stream, &(ls_activate_gradient_args){
-                             .count = count, .y = y, .dy = dy, .dx = dx }), LS_OK);
-        check_forward("relu", relu_forward, &count, x, count, y, count, 0.0);
-        check_gradient("relu", m->name, relu_forward, &count, x, count, dy, count, dx, 1e-6);
+        assert_int_equal(ls_average_pool(&m->stream, &(ls_average_pool_args){ *s, x, y }), LS_OK);
+        assert_int_equal(ls_average_pool_gradient(
+                             &m->stream, &(ls_average_pool_gradient_args){ *s, dy, dx }), LS_OK);
+        check_forward("average", average_forward, s, x, inputs, y, outputs, 1e-6);
+        check_gradient("average", m->name, average_forward, s, x, inputs, dy, outputs, dx, 1e-5);
+    }
+    free(x);
+    free(dy);
+    free(y);
+    free(dx);
+}
+
+static void test_average_pooling_has_the_gradient_of_its_differences(void **state)
+{
+    (void)state;
+    check_average(&(ls_pool_shape){ 2, 6, 4, 5, 2, 2, 2, 2, 0, 0, 3, 2 }, 1);
+    check_average(&(ls_pool_shape){ 2, 7, 6, 3, 3, 3, 2, 2, 1, 1, 4, 3 }, 2);
+    check_average(&(ls_pool_shape){ 2, 5, 5, 2, 3, 2, 1, 1, 0, 0, 3, 4 }, 3);
+    check_average(&(ls_pool_shape){ 2, 5, 6, 3, 5, 6, 1, 1, 0, 0, 1, 1 }, 4); /* global */
+}
+
+/* -- activations ------------------------------------------------------------------------------- */
+
+typedef struct {
+    ls_activation kind;
+    double slope;
+    size_t count;
+} activation_op;
+
+static void activation_forward(const void *op_, const double *x, double *y)
+{
+    const activation_op *op = op_;
+    for (size_t i = 0; i < op->count; i++) {
+        switch (op->kind) {
+        case LS_ACTIVATION_RELU: y[i] = fmax(x[i], 0.0); break;
+        case LS_ACTIVATION_LEAKY_RELU: y[i] = x[i] > 0.0 ? x[i] : op->slope * x[i]; break;
+        case LS_ACTIVATION_SIGMOID: y[i] = 1.0 / (1.0 + exp(-x[i])); break;
+        case LS_ACTIVATION_TANH: y[i] = tanh(x[i]); break;
+        case LS_ACTIVATION_GELU: y[i] = 0.5 * x[i] * erfc(-x[i] / sqrt(2.0)); break;
+        case LS_ACTIVATION_SILU: y[i] = x[i] / (1.0 + exp(-x[i])); break;
+        }
+    }
+}
+
+static void test_activations_have_the_gradients_of_their_differences(void **state)
+{
+    (void)state;
+    enum { COUNT = 600 };
+    naive_random random = { 8 };
+    float *x = apart(&random, COUNT), *dy = naive_values(&random, COUNT, 0);
+    float y[COUNT], dx[COUNT];
+    for (int k = 0; k < COUNT; k++) {
+        x[k] *= 2.5f; /* (-7.5, 7.5) */
+        x[k] += x[k] == 0.0f ? 0.001f : 0.0f; /* off the kink */
+    }
+    for (int kind = LS_ACTIVATION_RELU; kind <= LS_ACTIVATION_SILU; kind++) {
+        const activation_op op = { (ls_activation)kind, (double)0.2f, COUNT };
+        for (int i = 0; i < 2; i++) {
+            machine *m = machine_at(i);
+            assert_int_equal(ls_activate(&m->stream, &(ls_activate_args){
+                                 op.kind, 0.2f, COUNT, x, y }), LS_OK);
+            assert_int_equal(ls_activate_gradient(&m->stream, &(ls_activate_gradient_args){
+                                 op.kind, 0.2f, COUNT, x, y, dy, dx }), LS_OK);
+            check_forward("activation", activation_forward, &op, x, COUNT, y, COUNT, 1e-6);
+            check_gradient("activation", m->name, activation_forward, &op, x, COUNT, dy, COUNT,
+                           dx, 1e-6);
+        }
     }
     free(x);
     free(dy);
 }
 
+/* -- dropout ----------------------------------------------------------------------------------- */
+
 static void dropout_forward(const void *op, const double *x, double *y)
 {
     const ls_dropout_args *a = op;
     for (size_t i = 0; i < a->samples * a->elements; i++) {
+        const size_t e = i % a->elements, drawn = a->channels > 0 ? e % a->channels : e;
         uint32_t word[4];
         ls_random_words(a->seed, LS_RANDOM_DROPOUT, a->layer, a->epoch, a->index[i / a->elements],
-                        (uint32_t)(i % a->elements / 4), word);
-        y[i] = word[i % a->elements % 4] >= a->threshold ? x[i] * (double)a->scale : 0.0;
+                        (uint32_t)(drawn / 4), word);
+        y[i] = word[drawn % 4] >= a->threshold ? x[i] * (double)a->scale : 0.0;
     }
 }
 
@@ -360,11 +440,11 @@ static void test_dropout_of_the_gradient_is_the_gradient_of_dropout(void **state
     const uint32_t index[3] = { 900, 17, 4 };
     naive_random random = { 9 };
     float *x = naive_values(&random, 90, 0), *dy = naive_values(&random, 90, 0), y[90], dx[90];
-    for (int i = 0; i < 2; i++) {
-        machine *m = machine_at(i);
-        ls_dropout_args args = { .samples = 3, .elements = 30, .index = index, .seed = 5,
-                                 .epoch = 2, .layer = 4, .threshold = 1u << 31, .scale = 2.0f,
-                                 .x = x, .y = y };
+    for (int i = 0; i < 4; i++) {
+        machine *m = machine_at(i / 2);
+        ls_dropout_args args = { .samples = 3, .elements = 30, .channels = i % 2 ? 5 : 0,
+                                 .index = index, .seed = 5, .epoch = 2, .layer = 4,
+                                 .threshold = 1u << 31, .scale = 2.0f, .x = x, .y = y };
         assert_int_equal(ls_dropout(&m->stream, &args), LS_OK);
         check_forward("dropout", dropout_forward, &args, x, 90, y, 90, 0.0);
         args.x = dy;
@@ -503,7 +583,8 @@ int main(void)
         cmocka_unit_test(test_a_dense_layer_is_the_one_by_one_convolution),
         cmocka_unit_test(test_a_dense_layers_input_gradient_is_a_product),
         cmocka_unit_test(test_max_pooling_has_the_gradient_of_its_differences),
-        cmocka_unit_test(test_relu_has_the_gradient_of_its_differences),
+        cmocka_unit_test(test_average_pooling_has_the_gradient_of_its_differences),
+        cmocka_unit_test(test_activations_have_the_gradients_of_their_differences),
         cmocka_unit_test(test_dropout_of_the_gradient_is_the_gradient_of_dropout),
         cmocka_unit_test(test_losses_have_the_gradients_of_their_differences),
     };

@@ -74,12 +74,11 @@ typedef struct {
 
 static run shown(ptrdiff_t offset, size_t input, size_t extent)
 {
-    const ptrdiff_t begin = offset > 0 ? offset : 0;
-    const ptrdiff_t end = offset + (ptrdiff_t)input;
-    run r = { (size_t)begin < extent ? (size_t)begin : extent, 0 };
-    if (end > begin) r.end = (size_t)end < extent ? (size_t)end : extent;
-    if (r.end < r.begin) r.end = r.begin;
-    return r;
+    const run none = { 0, 0 };
+    if (offset >= (ptrdiff_t)extent || offset <= -(ptrdiff_t)input) return none;
+    const size_t end = (size_t)(offset + (ptrdiff_t)input);
+    const run some = { offset > 0 ? (size_t)offset : 0, end < extent ? end : extent };
+    return some;
 }
 
 /* Output rows [begin, end), counted through all samples. */

@@ -40,9 +40,9 @@ ls_status ls_pad_reference(ls_stream *stream, const ls_pad_args *args)
             const size_t h = o / args->out_width - (size_t)args->top;
             const size_t w = o % args->out_width - (size_t)args->left;
             const bool inside = h < args->height && w < args->width;
-            const float *x = args->x + ((n * args->height + h) * args->width + w) * C;
+            const size_t from = inside ? ((n * args->height + h) * args->width + w) * C : 0;
             float *y = args->y + (n * args->out_height * args->out_width + o) * C;
-            for (size_t c = 0; c < C; c++) y[c] = inside ? x[c] : 0.0f;
+            for (size_t c = 0; c < C; c++) y[c] = inside ? args->x[from + c] : 0.0f;
         }
     }
     return LS_OK;
