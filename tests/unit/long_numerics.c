@@ -2,10 +2,12 @@
 /* long_numerics.c -- elementary functions over all of the floats: accuracy, equal bits on every
  * machine.
  *
- * Every 17th float against libm in double, every 7th on all machines: odd strides visit every
- * exponent and every pattern of low bits.
+ * Every 17th float against libm in double, every 7th or so on all machines: odd strides visit
+ * every exponent and every pattern of low bits. Functions in double: random arguments against libm
+ * in long double.
  * Machines are asked through the ops that use the functions: softmax of the rows (0, x), x <= 0,
- * holds exp(x) and log(1 + exp(x)); activations hold tanh(x), and erf(x) in gelu. The header itself is compiled here for the baseline processor.
+ * holds exp(x) and log(1 + exp(x)); the activations hold tanh and, in gelu, erf. The header itself
+ * is compiled here for the baseline processor.
  */
 #include <math.h>
 #include <stdio.h>
