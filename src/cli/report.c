@@ -124,7 +124,8 @@ static void report_exchange(FILE *out, const ls_train_plan *plan)
 static void report_optimizer(FILE *out, const ls_config *config, const char *schedule)
 {
     begin_row(out, "optimizer");
-    fprintf(out, "%s, lr %g", ls_optimizer_name(config->optimizer), config->lr);
+    fputs(ls_optimizer_name(config->optimizer), out);
+    if (config->schedule.kind != LS_SCHEDULE_TABLE) fprintf(out, ", lr %g", config->lr);
     if (config->lr_scale == LS_LR_SCALE_LINEAR) {
         fprintf(out, " (all rates times %g: batch %" PRIu64 " / base %" PRIu64 ")",
                 ls_config_lr_factor(config), config->global_batch, config->base_batch);
