@@ -114,7 +114,7 @@ static void print_layers(FILE *out, const ls_model *model)
         char op[96], shape[LS_SHAPE_TEXT_BYTES], parameters[32], macs[32];
         op_text(layer, op);
         with_commas(layer_parameters(model, layer), parameters);
-        with_commas((size_t)layer_macs(layer), macs);
+        with_commas(layer->is_used ? (size_t)layer_macs(layer) : 0, macs);
         fprintf(out, "%-16s %-32s %-14s %13s %13s", layer->name, op,
                 ls_shape_text(layer->out, shape), parameters, macs);
         print_inputs(out, model, i);

@@ -302,6 +302,26 @@ static void tell_plan(ls_run *run, const ls_progress *start)
         .out = run->config.out });
 }
 
+/* Layers that the loss does not depend on: how many, and the first. */
+static void tell_unused(const ls_run *run)
+{
+    const ls_observer *observer = run->observer;
+    const ls_model *model = &run->model;
+    const ls_layer *first = NULL;
+    int count = 0;
+    char line[LS_MESSAGE_BYTES], more[40] = "";
+    for (int l = model->layer_count - 1; l >= 0; l--) {
+        if (model->layer[l].is_used) continue;
+        first = &model->layer[l];
+        count++;
+    }
+    if (!first || !observer->note) return;
+    if (count > 1) snprintf(more, sizeof more, " (and %d more)", count - 1);
+    snprintf(line, sizeof line, "warning: the loss does not depend on layer '%s', line %d of the "
+             "model%s: its weights stay as they are", first->name, first->line, more);
+    observer->note(observer->context, line);
+}
+
 /* What opening the data found odd, or left out, a line at a time. */
 static void tell_warnings(const ls_run *run)
 {
@@ -358,6 +378,7 @@ static ls_status open_run(ls_run *run)
     if (status == LS_OK) {
         tell_plan(run, &saved.progress);
         tell_warnings(run);
+        tell_unused(run);
     }
     ls_saved_run_free(&saved);
     ls_checkpoint_close(checkpoint);

@@ -209,6 +209,15 @@ static void test_more_gpus_than_shards_are_refused_in_words(void **state)
                      "use --shards 4 or more", NULL);
 }
 
+static void test_a_gpu_that_is_too_small_is_told_before_anything_is_allocated(void **state)
+{
+    (void)state;
+    need_virtual_driver();
+    const program_run run = train(&small, "DEVICES=2 MEMORY=64M OTHERS=56M", "--devices cuda");
+    PROGRAM_MUST_END(&run, "8 MiB free", 1, "the run does not fit: cuda:0 ",
+                     "8.0 MiB are free on it", "or more GPUs", NULL);
+}
+
 /* -- from machine to machine ------------------------------------------------------------------- */
 
 /* The first two of three steps on one machine, the third on others: the undisturbed run's bits. */
@@ -521,6 +530,7 @@ int main(void)
         cmocka_unit_test(test_three_steps_on_pictures_have_the_hosts_bits),
         cmocka_unit_test(test_sixteen_gpus_with_eight_partners_each_have_the_hosts_bits),
         cmocka_unit_test(test_more_gpus_than_shards_are_refused_in_words),
+        cmocka_unit_test(test_a_gpu_that_is_too_small_is_told_before_anything_is_allocated),
         cmocka_unit_test(test_a_checkpoint_of_four_gpus_goes_on_anywhere),
         cmocka_unit_test(test_a_checkpoint_from_anywhere_goes_on_on_four_gpus),
         cmocka_unit_test(test_evaluation_and_prediction_say_the_same_as_on_the_host),
