@@ -40,7 +40,7 @@ static void test_the_table_has_every_documented_option_once(void **state)
         "schedule", "warmup", "l1", "l2", "p2p", "out", "resume", "init", "until", "check-every",
         "save-every", "timeout", "explain-step", "shuffle", "drop-remainder", "lr-scale",
         "base-batch", "rho", "weight-decay", "clip-value", "clip-norm", "clip-global-norm", "ema",
-        "rules", "class-weights", "metrics", "augment",
+        "rules", "batchnorm", "class-weights", "metrics", "augment",
     };
     size_t count = 0;
     for (const ls_option *o = ls_option_table(); o->name; o++, count++) {
@@ -427,7 +427,7 @@ static void test_what_makes_the_bits_may_not_change_on_resumption(void **state)
         "clip-global-norm", "ema", "rules",
         "global-batch", "optimizer", "lr", "momentum", "beta1", "beta2", "epsilon", "schedule",
         "warmup", "l1", "l2", "shards", "reduction", "order", "precision", "seed", "shuffle",
-        "drop-remainder", "class-weights", "metrics", "augment", NULL
+        "drop-remainder", "batchnorm", "class-weights", "metrics", "augment", NULL
     };
     static const char *const extend[] = { "epochs", "steps", "until", NULL };
     for (const ls_option *o = ls_option_table(); o->name; o++) {

@@ -442,37 +442,43 @@ static void test_evaluation_is_exact_on_any_number_of_replicas(void **state)
     training_destroy(t);
 }
 
+/* The loss of t's latest checkpoint on its test part. */
+static double loss_on(const training *t, const char *devices, bool raw_weights)
+{
+    ls_evaluation result;
+    const ls_evaluation_request request = {
+        .checkpoint = t->result.checkpoint, .data = t->config.data, .devices = devices,
+        .threads = 1, .timeout_s = 60, .raw_weights = raw_weights, .stuck = training_stuck };
+    assert_int_equal(ls_evaluate(&request, &result), LS_OK);
+    const double loss = result.loss;
+    ls_evaluation_free(&result);
+    return loss;
+}
+
 /* What is evaluated is the average of the weights; --weights raw asks for the others. */
 static void test_the_average_of_the_weights_is_what_is_evaluated(void **state)
 {
     (void)state;
     training *t = tiny_create();
-    ls_evaluation averaged, raw, again;
-    float kernel[32], average[32];
+    float kernel[32], average[32], plain[32];
     training_set(t, "optimizer", "sgd");
     training_set(t, "lr", "0.5");
     training_set(t, "ema", "0.9");
     training_set(t, "l2", "0.001");
     training_set(t, "devices", "host:2");
     training_must_run(t);
-    const double val_loss = t->result.last.val_loss;
     training_tensor(t, "weights/dense1/kernel", kernel, 32);
     training_tensor(t, "optimizer/ema/dense1/kernel", average, 32);
     assert_memory_not_equal(kernel, average, sizeof kernel);
-    assert_int_equal(ls_evaluate(t->result.checkpoint, t->config.data, "host:1", 1, 60, false,
-                                 false, training_stuck, &averaged, NULL, NULL), LS_OK);
-    assert_int_equal(ls_evaluate(t->result.checkpoint, t->config.data, "host:3", 1, 60, false,
-                                 true, training_stuck, &raw, NULL, NULL), LS_OK);
-    assert_true(averaged.loss == val_loss && raw.loss != val_loss);
+    const double raw = loss_on(t, "host:3", true);
+    assert_true(loss_on(t, "host:1", false) == t->result.last.val_loss);
+    assert_true(raw != t->result.last.val_loss);
     training_set(t, "ema", "off"); /* training itself does not see the average */
     training_must_run(t);
-    float plain[32];
     training_tensor(t, "weights/dense1/kernel", plain, 32);
     assert_memory_equal(plain, kernel, sizeof plain);
-    assert_true(t->result.last.val_loss == raw.loss);
-    assert_int_equal(ls_evaluate(t->result.checkpoint, t->config.data, "host:1", 1, 60, false,
-                                 true, training_stuck, &again, NULL, NULL), LS_OK);
-    assert_true(again.loss == raw.loss);
+    assert_true(t->result.last.val_loss == raw);
+    assert_true(loss_on(t, "host:1", false) == raw && loss_on(t, "host:2", true) == raw);
     training_destroy(t);
 }
 
