@@ -30,17 +30,17 @@ SOURCES = {
                           "loss pool shard_sums table tensors whole"),
     "collectives": ("all_reduce bucket comm comm_create gather ledger link overdue "
                     "reduce_direct reduce_ring rendezvous ring ring_describe tree"),
-    "io": ("augment checkpoint checkpoint_header csv data_file dataset dataset_cifar "
-           "dataset_csv dataset_digits dataset_idx dataset_npy dataset_report dataset_scale "
-           "dataset_spec json new_file pipeline run_folder sampler"),
+    "io": ("augment checkpoint checkpoint_header csv data_file dataset dataset_cifar dataset_csv "
+           "dataset_digits dataset_idx dataset_npy dataset_report dataset_scale dataset_spec json "
+           "new_file pipeline png run_folder sampler"),
     "train": ("apply backward builtin class_weights config config_schedule config_value "
               "environment evaluate explain forward gradient_plan loss machine memory metrics "
               "model_describe model_init model_ops model_options model_parameters model_parse "
               "model_shapes model_words normalize optimizer rank replica resume rules schedule "
               "scores state step storage trainer"),
     "cli": ("bench bench_allreduce bench_exchange bench_kernel_run bench_kernels bench_step "
-            "console data devices eval options predict report scratch_folder show signals train "
-            "verify"),  # without main.c, which is not part of the library
+            "console contact_sheet data devices eval glyph options predict report scratch_folder "
+            "show signals train verify"),  # without main.c, which is not part of the library
 }
 # One micro-kernel source per op, compiled once per instruction set (src/kernels/host/host.h).
 HOST_KERNELS = ("activation arena batch_sum batchnorm batchnorm_sums conv decode dropout "
@@ -87,18 +87,19 @@ VGPU = ("driver_call driver_config driver_copy driver_device driver_error driver
 # -- tests: tests/support/<name>.c, tests/unit/<name>.c ----------------------------------------
 TEST_SUPPORT = ("conformance convolution data_folder faulty_device fresh_process gpu_arrays "
                 "late_device machines naive normalisation product program ranks reduction "
-                "reference training virtual_driver virtual_machine")
+                "reference stored_png training virtual_driver virtual_machine")
 # check, check-asan, check-tsan
 TESTS = ("test_activation test_all_reduce test_arena test_augment test_batch_sum test_batchnorm "
          "test_bench test_broken_data test_bucket test_checkpoint test_cifar10 test_cifar100 "
-         "test_cli test_config test_conv test_crc32c test_csv test_dataset test_decode test_device "
-         "test_dropout test_faults test_fold test_format16 test_gemm test_gradient_plan "
-         "test_gradients test_idx test_json test_kernels test_late_streams test_link test_loss "
-         "test_memory test_metrics test_model test_model_graph test_nearest test_npy test_numerics "
-         "test_optimizer test_pcie test_pipeline test_pool test_protocol test_resume test_ring "
-         "test_ring_order test_run_folder test_sampler test_schedule test_semantics test_sha256 "
-         "test_shard_sums test_status test_tensors test_thread test_topology test_tree "
-         "test_vgpu_driver test_vgpu_launch test_vgpu_order test_vgpu_ptx test_weights test_whole")
+         "test_cli test_config test_contact_sheet test_conv test_crc32c test_csv test_dataset "
+         "test_decode test_device test_dropout test_faults test_fold test_format16 test_gemm "
+         "test_gradient_plan test_gradients test_idx test_json test_kernels test_late_streams "
+         "test_link test_loss test_memory test_metrics test_model test_model_graph test_nearest "
+         "test_npy test_numerics test_optimizer test_pcie test_pipeline test_png test_pool "
+         "test_protocol test_resume test_ring test_ring_order test_run_folder test_sampler "
+         "test_schedule test_semantics test_sha256 test_shard_sums test_status test_tensors "
+         "test_thread test_topology test_tree test_vgpu_driver test_vgpu_launch test_vgpu_order "
+         "test_vgpu_ptx test_weights test_whole")
 # check only: whole trainings, too slow under a sanitizer
 TESTS_HOST = ("test_golden test_lockstep test_npy_large")
 # check-long: exhaustive sweeps

@@ -27,7 +27,7 @@ import sys
 import tempfile
 
 ROOT = os.getcwd()
-COMMANDS = ["", "train", "eval", "predict", "show", "devices", "verify", "data",
+COMMANDS = ["", "train", "eval", "predict", "show", "devices", "verify", "data verify", "data show",
             "bench allreduce", "bench gemm", "bench conv", "bench step"]
 # Of scripts, or of everything.
 OTHER_OPTIONS = {"--check", "--help", "--version", "--virtual-gpus", "--volatile"}

@@ -19,7 +19,7 @@
 static const ls_command *const commands[] = {
     &ls_command_train, &ls_command_eval,   &ls_command_predict, &ls_command_show,
     &ls_command_devices, &ls_command_verify, &ls_command_bench_allreduce, &ls_command_bench_gemm,
-    &ls_command_bench_conv, &ls_command_bench_step, &ls_command_data,
+    &ls_command_bench_conv, &ls_command_bench_step, &ls_command_data_verify, &ls_command_data_show,
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 

@@ -31,8 +31,7 @@ typedef struct {
 struct ls_invocation;
 
 typedef struct ls_command {
-    const char *name;            /* "train", "bench gemm"; "data verify" is "data" with an
-                                    argument */
+    const char *name;            /* "train", "bench gemm" */
     const char *arguments;       /* "MODEL --data SPEC [option ...]", for the usage line */
     const char *summary;         /* for the list of commands */
     const char *about;           /* a paragraph of its help, ended by a newline */
@@ -47,7 +46,7 @@ typedef struct ls_command {
 
 extern const ls_command ls_command_train, ls_command_eval, ls_command_predict, ls_command_show,
     ls_command_devices, ls_command_verify, ls_command_bench_allreduce, ls_command_bench_gemm,
-    ls_command_bench_conv, ls_command_bench_step, ls_command_data;
+    ls_command_bench_conv, ls_command_bench_step, ls_command_data_verify, ls_command_data_show;
 
 /* All texts are borrowed from argv. */
 typedef struct ls_invocation {

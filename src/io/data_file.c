@@ -171,9 +171,9 @@ void ls_data_file_expect(const ls_data_file *file, bool in_order)
     (void)madvise((void *)file->data, file->bytes, in_order ? MADV_SEQUENTIAL : MADV_RANDOM);
 }
 
-/* Advice is on whole units. A page that is read for the first time brings along those around it that
- * the system has at hand, 16 of 4 KiB, aligned: so a unit is as many. Bytes beside those that were
- * asked for come back from the file when they are read. */
+/* Advice is on whole units. A page that is read for the first time brings along those around it
+ * that the system has at hand, 16 of 4 KiB, aligned: so a unit is as many. Bytes beside those that
+ * were asked for come back from the file when they are read. */
 static void advise(const ls_data_file *file, const void *at, size_t bytes, int advice)
 {
     const size_t unit = (size_t)16 * (size_t)sysconf(_SC_PAGESIZE);

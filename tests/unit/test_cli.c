@@ -164,7 +164,7 @@ static void test_help_and_version_go_to_standard_output(void **state)
     (void)state;
     static const char *const commands[] = { "train", "eval", "predict", "show", "devices",
                                             "verify", "bench allreduce", "bench gemm", "bench conv",
-                                            "bench step", "data" };
+                                            "bench step", "data verify", "data show" };
     expect("--help", 0);
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         char line[64], usage[64];
@@ -254,7 +254,13 @@ static const struct {
     { "bench allreduce --offset 32", 2, "--offset: found '32'" },
     { "bench allreduce --devices host:3 --shards 2", 2, "--shards 3 to 64" },
     { "bench allreduce --devices host:2 --order fast --allreduce tree", 2, "--order fast" },
-    { "data verfy digits", 2, "did you mean verify?" },
+    { "data verfy digits", 2, "did you mean data verify?" },
+    { "data show digits", 2, "expected --out FILE.png" },
+    { "data show digits --out x.png --part all", 2, "expected train or test" },
+    { "data show digits --out x.png --epoch 0", 2, "--epoch: found '0'" },
+    { "data show digits --out x.png --augment spin", 2, "expected crop:P" },
+    { "data show digits --out x.png --part test --augment flip", 2, "never augmented" },
+    { "data show digits --out nowhere/x.png", 1, "nowhere/x.png" },
     { "data verify digit", 2, "digits" },
     { "data verify idx:nowhere", 3, "nowhere" },
 };
