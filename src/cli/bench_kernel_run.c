@@ -6,6 +6,7 @@
 
 #include "cli/bench.h"
 #include "cli/console.h"
+#include "device/cuda.h"
 #include "kernels/host/host.h"
 #include "thread.h"
 
@@ -171,6 +172,15 @@ static double time_peak(peak_probe *probe)
     return 2 * probe->macs * (double)tasks / (ls_clock() - begin);
 }
 
+/* Of a GPU: what its clock and its units come to. A virtual one's says nothing. */
+static ls_status peak_of_gpu(const ls_device *device, double *flops)
+{
+    ls_cuda_facts facts;
+    LS_TRY(ls_cuda_facts_read(device->ordinal, &facts));
+    *flops = facts.is_virtual ? 0 : facts.peak;
+    return LS_OK;
+}
+
 /* Rounds for REPETITION_SECONDS, by the best of a few tries; a device without a probe keeps fn
  * NULL. */
 static peak_probe find_peak(ls_device *device)
@@ -195,15 +205,17 @@ static peak_probe find_peak(ls_device *device)
 static ls_status measure(const kernel_run *run, int repetitions, double *seconds, double *peak,
                          ls_kernel_result *result)
 {
-    peak_probe probe = find_peak(run->stream->device);
-    double once = 0;
+    ls_device *device = run->stream->device;
+    peak_probe probe = find_peak(device);
+    double once = 0, fixed = 0;
+    if (device->kind == LS_DEVICE_CUDA) LS_TRY(peak_of_gpu(device, &fixed));
     LS_TRY(time_calls(run, 1, &once)); /* warms up */
     LS_TRY(time_calls(run, 1, &once));
     const double wanted = once > 0 ? REPETITION_SECONDS / once : CALLS_MAX;
     const int calls = wanted < 1 ? 1 : wanted < CALLS_MAX ? (int)wanted : CALLS_MAX;
     for (int k = 0; k < repetitions; k++) {
         LS_TRY(time_calls(run, calls, &seconds[k]));
-        peak[k] = probe.fn ? time_peak(&probe) : 0;
+        peak[k] = probe.fn ? time_peak(&probe) : fixed;
     }
     *result = (ls_kernel_result){ .seconds = ls_bench_median(seconds, repetitions),
                                   .flops = 2 * ls_kernel_macs(run->kernel),

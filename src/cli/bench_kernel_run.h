@@ -2,7 +2,8 @@
 /* bench_kernel_run.h -- one product or convolution, timed on one device beside the device's peak.
  *
  * On a busy machine a kernel and the peak it is compared with must meet the same load: samples of
- * both alternate, and each is the median of its own.
+ * both alternate, and each is the median of its own. A GPU's peak is not sampled: it is its number
+ * of fp32 units times twice its highest clock.
  *
  * Thread rule: the device belongs to the calling thread.
  */

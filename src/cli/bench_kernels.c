@@ -142,8 +142,9 @@ static void print_heading(const bench *b)
     const int threads = thread_count(device);
     if (threads > 0) printf(", %d thread%s", threads, threads == 1 ? "" : "s");
     printf("; batch %d; medians of %d\n", b->batch, b->repetitions);
-    printf("# peak: fused multiply-adds in registers, on the same threads, in turn with the "
-           "kernel\n#\n");
+    printf("# peak: %s\n#\n", device->kind == LS_DEVICE_CUDA
+           ? "fp32 units x 2 x highest clock; none for a virtual GPU"
+           : "fused multiply-adds in registers, on the same threads, in turn with the kernel");
     printf("# %-28s %-26s %10s %9s %9s %6s\n", "kernel", "shape", "time (us)", "GF/s", "peak",
            "share");
     fflush(stdout);

@@ -31,6 +31,7 @@ typedef struct {
     int capability;           /* 90 for 9.0 */
     int multiprocessor_count;
     size_t memory_bytes;      /* all of it */
+    double peak;              /* fp32 operations per second, a multiply-add being two */
     bool time_limited;        /* kernels that run long are ended: a display is attached */
     bool is_virtual;          /* by its name, it is tests/vgpu's: its times say nothing */
     char pci[16];             /* "0000:17:00.0", or "" */

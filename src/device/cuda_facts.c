@@ -41,11 +41,18 @@ static bool is_name_of_a_virtual_gpu(const char *name)
     return strncmp(name, begin, sizeof begin - 1) == 0;
 }
 
+/* fp32 multiply-adds of a multiprocessor per clock: NVIDIA, CUDA C++ Programming Guide, "Throughput
+ * of Native Arithmetic Instructions" (results per clock: 64 for 7.x and 8.0, 128 from 8.6 on). */
+static int lanes_of(int capability)
+{
+    return capability < 86 ? 64 : 128;
+}
+
 /* Everything about `device`, called `name` in messages. */
 static ls_status read_facts(const ls_cuda_driver *driver, const char *name, CUdevice device,
                             ls_cuda_facts *out)
 {
-    int major = 0, minor = 0, limited = 0;
+    int major = 0, minor = 0, limited = 0, clock_khz = 0;
     const struct {
         CUdevice_attribute which;
         int *value;
@@ -54,11 +61,13 @@ static ls_status read_facts(const ls_cuda_driver *driver, const char *name, CUde
         { CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &minor },
         { CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &out->multiprocessor_count },
         { CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT, &limited },
+        { CU_DEVICE_ATTRIBUTE_CLOCK_RATE, &clock_khz }, /* the highest it may run at */
     };
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++)
         LS_TRY(LS_CUDA(driver, name, device_attribute, (row[i].value, row[i].which, device),
                        "asking for attribute %d", (int)row[i].which));
     out->capability = 10 * major + minor;
+    out->peak = 2e3 * clock_khz * out->multiprocessor_count * lanes_of(out->capability);
     out->time_limited = limited != 0;
     LS_TRY(LS_CUDA(driver, name, device_name, (out->name, (int)sizeof out->name, device),
                    "asking for the GPU's name"));

@@ -400,6 +400,33 @@ static int case_no_pinned_memory(void)
     return 0;
 }
 
+static int case_peak(void)
+{
+    ls_cuda_facts facts;
+    CHECK_OK(ls_cuda_facts_read(0, &facts));
+    (void)printf("%.0f %s", facts.peak * 1e-9, facts.is_virtual ? "virtual" : "real");
+    return 0;
+}
+
+/* The virtual GPU's clock is 1 GHz. */
+static void test_a_gpus_peak_is_its_units_times_its_clock(void **state)
+{
+    (void)state;
+    need_virtual_driver();
+    static const struct {
+        const char *capability, *want;
+    } row[] = { { "LOCKSTEP_VGPU_CAPABILITY=75", "640 virtual" },
+                { "LOCKSTEP_VGPU_CAPABILITY=80", "640 virtual" },
+                { "LOCKSTEP_VGPU_CAPABILITY=86", "1280 virtual" },
+                { "LOCKSTEP_VGPU_CAPABILITY=90", "1280 virtual" } };
+    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+        char output[256];
+        const char *const settings[] = { row[i].capability, "LOCKSTEP_VGPU_SM=5", NULL };
+        assert_int_equal(fresh_run("peak", settings, output, sizeof output), 0);
+        assert_string_equal(output, row[i].want);
+    }
+}
+
 static void test_memory_that_cannot_be_pinned_is_told_with_limit_and_remedy(void **state)
 {
     (void)state;
@@ -1067,6 +1094,7 @@ int main(int argc, char **argv)
         { "count", case_count },
         { "memory", case_memory },
         { "no pinned memory", case_no_pinned_memory },
+        { "peak", case_peak },
         { "copies", case_copies },
         { "refused copies", case_refused_copies },
         { "events", case_events },
@@ -1094,6 +1122,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_driver_without_gpus_and_one_that_fails_say_so),
         cmocka_unit_test(test_memory_is_aligned_counted_and_refused_in_words),
         cmocka_unit_test(test_memory_that_cannot_be_pinned_is_told_with_limit_and_remedy),
+        cmocka_unit_test(test_a_gpus_peak_is_its_units_times_its_clock),
         cmocka_unit_test(test_copies_and_fills_move_what_they_are_told),
         cmocka_unit_test(test_copies_outside_an_allocation_or_of_pageable_memory_are_refused),
         cmocka_unit_test(test_work_after_a_wait_follows_work_before_the_record),
