@@ -471,6 +471,36 @@ static void test_eval_and_predict_agree_for_any_number_of_replicas(void **state)
     expect("eval r --part tests", 2);
 }
 
+/* Classes 0 0 1 1 by the sign of the only field; the two last lines are test and told wrongly by
+ * any line through 0: their confusion is certain. */
+static void test_eval_prints_the_metrics_that_it_is_asked_for(void **state)
+{
+    (void)state;
+    FILE *file = fopen("m.csv", "w");
+    assert_non_null(file);
+    fputs("-1,0\n-2,0\n1,1\n2,1\n", file);
+    assert_int_equal(fclose(file), 0);
+    file = fopen("m-test.csv", "w");
+    assert_non_null(file);
+    fputs("-1,0\n-2,0\n-3,1\n1,1\n2,0\n3,2\n", file);
+    assert_int_equal(fclose(file), 0);
+    expect("train linear --data csv:m.csv,test=m-test.csv --epochs 20 --lr 1 --optimizer sgd "
+           "--metrics accuracy,f1 --out m", 0);
+    expect("eval m", 0);
+    expect_text(row("accuracy"), "0.5");
+    assert_true(strtod(row("f1"), NULL) > 0.35); /* 4/6, 2/5 and 0 of three classes */
+    expect("eval m --metrics top2,recall --confusion", 0);
+    assert_null(strstr(last.out, "accuracy"));
+    const double recall = strtod(row("recall"), NULL); /* 2/3, 1/2 and 0 of three classes */
+    assert_true(recall > 0.38888 && recall < 0.38889);
+    expect_text(last.out, "confusion   a row per label, a column per prediction\n"
+                          "  0 1 2\n0 2 1 0\n1 1 1 0\n2 0 1 0\n");
+    expect("eval m --metrics top4", 2);
+    expect("eval m --metrics r2", 2);
+    expect("train linear --data csv:m.csv,task=regress --epochs 1 --out n", 0);
+    expect("eval n --confusion", 2);
+}
+
 static void test_a_damaged_checkpoint_is_refused_with_its_exit_code(void **state)
 {
     (void)state;
@@ -630,6 +660,7 @@ int main(void)
         TEST(test_a_run_that_was_continued_ends_in_the_bits_of_one_that_was_not),
         TEST(test_what_is_odd_in_the_data_is_said_once),
         TEST(test_eval_and_predict_agree_for_any_number_of_replicas),
+        TEST(test_eval_prints_the_metrics_that_it_is_asked_for),
         TEST(test_a_damaged_checkpoint_is_refused_with_its_exit_code),
         TEST(test_verify_climbs_the_ladder),
         TEST(test_a_signal_ends_a_run_with_a_checkpoint_and_how_to_continue),

@@ -9,7 +9,7 @@
 #include "support/test.h"
 #include "train/scores.h"
 
-/* -- the case of tests/golden/make_metrics.py --------------------------------------------------- */
+/* -- the case of tests/golden/make_metrics.py -------------------------------------------------- */
 
 enum { SAMPLES = 24, CLASSES = 4, NUMBERS = SAMPLES * CLASSES };
 
@@ -85,6 +85,19 @@ static void run_regression(ls_regression kind, float *loss, float *gradient)
     assert_int_equal(ls_regression_loss_reference(NULL, &args), LS_OK);
 }
 
+static void run(const golden_loss *g, bool binary, float *loss, float *gradient)
+{
+    if (strcmp(g->name, "softmax") == 0) {
+        run_softmax(g, loss, gradient);
+    } else if (strcmp(g->name, "mse") == 0) {
+        run_regression(LS_REGRESSION_SQUARED, loss, gradient);
+    } else if (strcmp(g->name, "mae") == 0) {
+        run_regression(LS_REGRESSION_ABSOLUTE, loss, gradient);
+    } else {
+        run_sigmoid(g, binary, loss, gradient);
+    }
+}
+
 static void test_losses_and_gradients_are_those_of_keras(void **state)
 {
     (void)state;
@@ -92,10 +105,7 @@ static void test_losses_and_gradients_are_those_of_keras(void **state)
         const golden_loss *g = &losses[i];
         float loss[SAMPLES], gradient[NUMBERS];
         const bool binary = strcmp(g->name, "binary") == 0;
-        if (strcmp(g->name, "softmax") == 0) run_softmax(g, loss, gradient);
-        else if (strcmp(g->name, "mse") == 0) run_regression(LS_REGRESSION_SQUARED, loss, gradient);
-        else if (strcmp(g->name, "mae") == 0) run_regression(LS_REGRESSION_ABSOLUTE, loss, gradient);
-        else run_sigmoid(g, binary, loss, gradient);
+        run(g, binary, loss, gradient);
         double sum = 0;
         for (int n = 0; n < SAMPLES; n++) sum += (double)weight[n] * (double)loss[n];
         assert_near(g->name, sum / SAMPLES, g->loss, 1e-5);

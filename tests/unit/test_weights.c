@@ -82,7 +82,8 @@ static void test_bad_weights_of_a_table_are_refused_with_their_place(void **stat
     data_folder_text(folder, "t.csv", table);
     must_refuse(LS_ERR_FORMAT, "bad.csv: line 2, field 3 (byte 10): weight '-0.5', expected 0 or "
                 "more", "csv:%s/bad.csv,label=2,weights=3,test=none", path);
-    must_refuse(LS_ERR_FORMAT, "nan.csv: line 2, field 3", "csv:%s/nan.csv,label=2,weights=3", path);
+    must_refuse(LS_ERR_FORMAT, "nan.csv: line 2, field 3", "csv:%s/nan.csv,label=2,weights=3",
+                path);
     must_refuse(LS_ERR_ARGUMENT, "weights=last is field 4", "csv:%s/t.csv,weights=last", path);
     must_refuse(LS_ERR_ARGUMENT, "weights=9 is field 9", "csv:%s/t.csv,weights=9", path);
     must_refuse(LS_ERR_ARGUMENT, "weights=x, expected last", "csv:%s/t.csv,weights=x", path);
