@@ -109,7 +109,8 @@ typedef struct {
     ls_parameter *statistic;  /* owned; batchnorm's moving mean and variance, in an arena of their
                                  own, in the order of the model file; not trained, but saved */
     int statistic_count;
-    size_t statistic_floats;  /* of that arena, with padding */
+    size_t statistic_floats;  /* of that arena, which has no padding: a layer's mean and variance
+                                 are one row of kernels/batchnorm.h */
     ls_loss loss;
     double smoothing;         /* label smoothing of the crossentropies, 0 .. 1 */
 } ls_model;

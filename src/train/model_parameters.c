@@ -7,7 +7,8 @@
  *     dense2/kernel | dense2/bias | dense1/kernel | dense1/bias | conv1/kernel | conv1/bias
  *
  * each at a multiple of 32 floats; the gaps are zero and no gradient ever reaches them. The moving
- * mean and variance of batch normalisation have an arena of their own, in the order of the file.
+ * mean and variance of batch normalisation have an arena of their own, in the order of the file and
+ * without gaps.
  *
  * How a kernel starts is named as in Keras and scaled by its fans: of dense inputs and outputs, of
  * a convolution its window times its channels, and its window times its filters.
