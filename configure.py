@@ -98,8 +98,8 @@ TESTS = ("test_activation test_all_reduce test_arena test_augment test_batch_sum
          "test_npy test_numerics test_optimizer test_pcie test_pipeline test_png test_pool "
          "test_protocol test_resume test_ring test_ring_order test_run_folder test_sampler "
          "test_schedule test_semantics test_sha256 test_shard_sums test_status test_tensors "
-         "test_thread test_topology test_tree test_vgpu_driver test_vgpu_launch test_vgpu_order "
-         "test_vgpu_ptx test_weights test_whole")
+         "test_thread test_topology test_tree test_unused test_vgpu_driver test_vgpu_launch "
+         "test_vgpu_order test_vgpu_ptx test_weights test_whole")
 # check only: whole trainings, too slow under a sanitizer
 TESTS_HOST = ("test_golden test_lockstep test_npy_large")
 # check-long: exhaustive sweeps

@@ -249,7 +249,7 @@ static ls_status run_show(const ls_invocation *v, int *exit_code)
 
 static const char *const show_options[] = { "data", "devices", "global-batch", "replica-batch",
                                             "optimizer", "ema", "shards", "accumulate",
-                                            "allreduce", "p2p", "bucket", NULL };
+                                            "precision", "allreduce", "p2p", "bucket", NULL };
 
 const ls_command ls_command_show = {
     .name = "show",
