@@ -384,6 +384,8 @@ ls_status ls_run_folder_log(ls_run_folder *folder, const ls_log_line *l)
         ls_json_write_key(&w, after[i].name);
         ls_json_write_number(&w, after[i].x);
     }
+    ls_json_write_key(&w, "loss_scale");
+    ls_json_write_number(&w, l->loss_scale);
     ls_json_write_key(&w, "skipped");
     ls_json_write_flag(&w, l->skipped);
     ls_json_write_close(&w, '}');

@@ -46,6 +46,7 @@ typedef struct {
     double loss, regularizer, grad_norm, update_norm, lr;
     uint64_t samples;
     double seconds, input_wait, copy, forward, backward, exchange, update;
+    double loss_scale;
     bool skipped;
 } ls_log_line;
 

@@ -22,6 +22,7 @@ static const char *const algorithms[] = { "auto", "ring", "tree", "root", NULL }
 static const char *const orders[] = { "exact", "fast", NULL };
 static const char *const precisions[] = { "f32", "bf16", "f16", "tf32", NULL };
 static const char *const batchnorms[] = { "sync", "shard", NULL };
+static const char *const nonfinites[] = { "stop", "skip", "rollback", NULL };
 static const char *const reductions[] = { "mean", "weighted-mean", "sum", NULL };
 static const char *const p2p_choices[] = { "auto", "on", "off", NULL };
 
@@ -32,6 +33,7 @@ static_assert(sizeof(ls_algorithm) == sizeof(int), "an enumeration is as wide as
 static_assert(sizeof(ls_order) == sizeof(int), "an enumeration is as wide as int");
 static_assert(sizeof(ls_precision) == sizeof(int), "an enumeration is as wide as int");
 static_assert(sizeof(ls_batchnorm_mode) == sizeof(int), "an enumeration is as wide as int");
+static_assert(sizeof(ls_nonfinite_policy) == sizeof(int), "an enumeration is as wide as int");
 static_assert(sizeof(ls_reduction) == sizeof(int), "an enumeration is as wide as int");
 static_assert(sizeof(ls_p2p) == sizeof(int), "an enumeration is as wide as int");
 
@@ -143,8 +145,10 @@ static const ls_option options[] = {
       LS_OPTION_BITS, CHOICE(batchnorm, batchnorms, LS_BATCHNORM_SHARD) },
     { "order", "exact|fast", "exact: the same bits for any number of replicas", "Numerics",
       LS_OPTION_BITS, CHOICE(order, orders, LS_ORDER_FAST) },
-    { "precision", "f32", "arithmetic of the kernels", "Numerics",
-      LS_OPTION_BITS, CHOICE(precision, precisions, LS_PRECISION_F32) },
+    { "precision", "f32|bf16|f16", "how activations and kernels are kept", "Numerics",
+      LS_OPTION_BITS, CHOICE(precision, precisions, LS_PRECISION_F16) },
+    { "nonfinite", "stop|skip|rollback", "after a step with a NaN or an infinity", "Numerics",
+      LS_OPTION_FREE, CHOICE(nonfinite, nonfinites, LS_NONFINITE_ROLLBACK) },
     { "seed", "S", "of initial weights, shuffling and dropout", "Numerics",
       LS_OPTION_BITS, COUNT(seed, 0, SEED_MAX) },
 

@@ -25,6 +25,7 @@
 #include "status.h"
 
 typedef enum { LS_BATCHNORM_SYNC, LS_BATCHNORM_SHARD } ls_batchnorm_mode;
+typedef enum { LS_NONFINITE_STOP, LS_NONFINITE_SKIP, LS_NONFINITE_ROLLBACK } ls_nonfinite_policy;
 typedef enum { LS_REDUCTION_MEAN, LS_REDUCTION_WEIGHTED_MEAN, LS_REDUCTION_SUM } ls_reduction;
 typedef enum {
     LS_SCHEDULE_CONSTANT,
@@ -37,9 +38,9 @@ typedef enum {
 typedef enum { LS_LR_SCALE_NONE, LS_LR_SCALE_LINEAR } ls_lr_scale;
 typedef enum {
     LS_PRECISION_F32,
-    LS_PRECISION_BF16, /* this and the next two: known names, refused by ls_config_set */
+    LS_PRECISION_BF16,
     LS_PRECISION_F16,
-    LS_PRECISION_TF32
+    LS_PRECISION_TF32  /* a known name, refused by ls_config_check */
 } ls_precision;
 
 /* From update `step` on, counted after the warm-up, the learning rate is `rate`. */
@@ -102,6 +103,7 @@ typedef struct {
     ls_precision precision;
     ls_reduction reduction;
     ls_batchnorm_mode batchnorm; /* statistics of the whole global batch, or of each shard */
+    ls_nonfinite_policy nonfinite; /* what follows a step whose numbers are not finite: guard.h */
     uint64_t bucket_bytes;
     uint64_t seed;
     int threads;             /* compute threads per replica; 0: cores / N, at least 1 */

@@ -90,7 +90,7 @@ ls_status ls_environment_text(const ls_run *run, char **text)
     ls_json_write_open(&json, '{');
     write_text(&json, "lockstep", LS_VERSION);
     write_text(&json, "class", run->numerics_class);
-    write_text(&json, "precision", "f32");
+    write_text(&json, "precision", ls_precision_name(run->config.precision));
     write_text(&json, "kernels", run->rank[0].device->kernels->name);
     write_count(&json, "world_size", (uint64_t)run->world_size);
     write_count(&json, "threads", (uint64_t)run->threads);

@@ -189,6 +189,7 @@ static void plan_replicas(ls_run *run, const ls_dataset_info *data)
         .seed = config->seed,
         .training = true,
         .precision = config->precision,
+        .keeps_good = config->nonfinite == LS_NONFINITE_ROLLBACK,
         .shard_statistics = config->batchnorm == LS_BATCHNORM_SHARD,
     };
 }

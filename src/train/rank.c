@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "train/guard.h"
 #include "train/run.h"
 
 /* -- the same weights everywhere, before step 0 ------------------------------------------------ */
@@ -60,6 +61,7 @@ static ls_status start_alike(ls_rank *k)
     }
     LS_TRY(share_statistics(k));
     LS_TRY(ls_replica_weights_changed(r));
+    LS_TRY(ls_guard_keep(k));
     LS_TRY(ls_digest(&r->compute, &(ls_digest_args){
         .count = floats, .x = r->weights, .out = r->results.digest }));
     LS_TRY(ls_replica_read_results(r, run->group, "comparing the first weights"));
@@ -224,6 +226,21 @@ static int shown_metric(const ls_metric_list *list)
     return shown;
 }
 
+/* Rank 0 only: a step was not finite, and the run goes on. */
+static void tell_failed(const ls_rank *k)
+{
+    char text[200];
+    const ls_run *run = k->run;
+    const bool scaled = run->config.precision == LS_PRECISION_F16;
+    if (!k->numbers.failed || !run->observer->note) return;
+    const int n = snprintf(text, sizeof text, "step %" PRIu64 " was not finite and made no update "
+                           "(%" PRIu64 " in all)", k->progress.step + 1, k->progress.guard.failed);
+    if (scaled)
+        snprintf(text + n, sizeof text - (size_t)n, "; the loss scale is now %g",
+                 k->progress.guard.loss_scale);
+    run->observer->note(run->observer->context, text);
+}
+
 static ls_status report_step(ls_rank *k)
 {
     const ls_run *run = k->run;
@@ -234,10 +251,11 @@ static ls_status report_step(ls_rank *k)
     add_time(&k->time, &k->line);
     if (k->rank != 0) return LS_OK;
     LS_TRY(ls_run_folder_log(run->folder, &k->line));
-    if (k->line.skipped && !k->told_skipped && run->observer->note)
+    if (k->numbers.skipped && !k->numbers.failed && !k->told_skipped && run->observer->note)
         run->observer->note(run->observer->context, "all sample weights of a batch are zero: "
                             "loss 0, no update (said once; log.jsonl marks each such step)");
-    k->told_skipped = k->told_skipped || k->line.skipped;
+    k->told_skipped = k->told_skipped || (k->numbers.skipped && !k->numbers.failed);
+    tell_failed(k);
     if (!run->observer->step) return LS_OK;
     double metric[LS_METRIC_MAX];
     const int shown = shown_metric(&run->metrics);

@@ -174,6 +174,9 @@ static void layout_gradients(ls_replica *r, const ls_replica_config *config, siz
     const size_t arena = config->model->arena_floats * sizeof(float);
     for (int s = 0; s < config->slot_count; s++) r->slot[s] = carve(c, arena);
     if (config->average) r->average = carve(c, arena);
+    if (config->keeps_good)
+        r->good = carve(c, arena * (size_t)(1 + config->slot_count + config->average)
+                               + config->model->statistic_floats * sizeof(float));
     r->parts.slots = end_part(c);
     r->gradients = carve(c, arena * (size_t)piece_count);
     r->parts.gradients = end_part(c);

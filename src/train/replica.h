@@ -48,6 +48,7 @@ typedef struct {
     int top_k;            /* a label among the first top_k classes counts as `top`; 0: none does */
     const ls_parameter_rule *rule; /* [parameters] */
     bool average;         /* keep a moving average of the weights */
+    bool keeps_good;      /* keep a copy of the state, to go back to (guard.h) */
     uint64_t seed;
     bool training;        /* false: no gradients, no slots (evaluate, predict) */
     ls_precision precision; /* F32, or how activations and kernels are rounded (docs/numerics.md) */
@@ -134,6 +135,7 @@ typedef struct {
     float *slot[LS_SLOT_MAX];        /* arenas, NULL where the optimizer has none */
     float *average;                  /* arena, NULL unless it is kept */
     float *gradients;                /* piece p at gradients + p * arena_floats */
+    float *good;                     /* copy of weights, slots, average, statistics; or NULL */
     float *statistics;               /* arena: moving mean and variance of batch normalisation */
     float *moved;                    /* arena: what they become if this step is committed */
     ls_norm_state *norm;             /* owned host array [layers]; batch normalisation's */

@@ -33,7 +33,8 @@ typedef struct {
     double grad_norm;             /* L2 over the trained parameters, before clipping */
     double update_norm;           /* L2, over all parameters */
     uint64_t digest;              /* of the weights after the update */
-    bool skipped;                 /* D is 0: there is no update */
+    bool failed;                  /* not finite, and tolerated (guard.h) */
+    bool skipped;                 /* there is no update: it failed, or D is 0 */
 } ls_step_numbers;
 
 typedef struct {

@@ -165,20 +165,23 @@ static ls_status save_with_config(const char *path, const ls_run_state *state,
                                   const ls_saved_tensor *tensor, int count, const char *config)
 {
     const ls_progress *p = state->progress;
-    char step[24], epoch[24], step_of_epoch[24], sums[160], best[LINE_BYTES], last[LINE_BYTES];
+    char step[24], epoch[24], step_of_epoch[24], sums[160], guard[96];
+    char best[LINE_BYTES], last[LINE_BYTES];
     snprintf(step, sizeof step, "%" PRIu64, p->step);
     snprintf(epoch, sizeof epoch, "%" PRIu64, p->epoch);
     snprintf(step_of_epoch, sizeof step_of_epoch, "%" PRIu64, p->step_of_epoch);
     snprintf(sums, sizeof sums, "%.17g %.17g %.17g %" PRId64 " %" PRId64 " %" PRId64,
              p->sums.loss, p->sums.error, p->sums.square, p->sums.samples, p->sums.correct,
              p->sums.top);
+    snprintf(guard, sizeof guard, "%.17g %" PRIu64 " %" PRIu64 " %" PRIu64, p->guard.loss_scale,
+             p->guard.clean_steps, p->guard.failed_in_row, p->guard.failed);
     write_line(&p->best, best);
     write_line(&p->last, last);
     const ls_saved_text text[] = {
         { "format", format_name },
         { saved_key[LS_SAVED_CLASS], state->numerics_class },
         { "step", step }, { "epoch", epoch }, { "step_of_epoch", step_of_epoch },
-        { "epoch_sums", sums }, { "best", best }, { "last", last },
+        { "epoch_sums", sums }, { "guard", guard }, { "best", best }, { "last", last },
         { saved_key[LS_SAVED_WORLD], state->world },
         { saved_key[LS_SAVED_DATA], state->data },
         { saved_key[LS_SAVED_IDENTITY], state->data_identity },
@@ -225,6 +228,20 @@ static ls_status read_count(const ls_checkpoint *checkpoint, const char *path, c
     return LS_OK;
 }
 
+static ls_status read_guard(ls_guard_state *g, const ls_checkpoint *checkpoint, const char *path)
+{
+    const char *text = ls_checkpoint_text(checkpoint, "guard");
+    double x[4];
+    if (!text) return missing_text(path, "guard");
+    if (read_numbers(text, x, 4) != 4 || !(x[0] >= 1 && x[0] <= 0x1p24) || !is_count(x[1]) ||
+        !is_count(x[2]) || !is_count(x[3]))
+        return ls_fail(LS_ERR_FORMAT, "%s: guard \"%.100s\": expected a loss scale of 1 to 2^24 "
+                       "and three counts", path, text);
+    *g = (ls_guard_state){ .loss_scale = x[0], .clean_steps = (uint64_t)x[1],
+                           .failed_in_row = (uint64_t)x[2], .failed = (uint64_t)x[3] };
+    return LS_OK;
+}
+
 static ls_status read_progress(ls_progress *p, const ls_checkpoint *checkpoint, const char *path)
 {
     LS_TRY(read_count(checkpoint, path, "step", &p->step));
@@ -243,7 +260,7 @@ static ls_status read_progress(ls_progress *p, const ls_checkpoint *checkpoint, 
     p->sums = (ls_epoch_sums){ .loss = x[0], .error = x[1], .square = x[2],
                                .samples = (int64_t)x[3], .correct = (int64_t)x[4],
                                .top = (int64_t)x[5] };
-    return LS_OK;
+    return read_guard(&p->guard, checkpoint, path);
 }
 
 static ls_status check_format(const ls_checkpoint *checkpoint, const char *path)

@@ -5,7 +5,8 @@
  *   optimizer/<slot>/<layer>/<name>  momentum; m, v; square
  *   optimizer/ema/<layer>/<name>     with --ema: the moving average of the weights
  *   statistics/<layer>/<name>        batch normalisation's moving mean and variance
- *   __metadata__                     step, epoch, step_of_epoch, epoch_sums, best, last, config,
+ *   __metadata__                     step, epoch, step_of_epoch, epoch_sums, guard, best, last,
+ *   config,
  *                                    model, model_name, data, data_identity, class, world, format
  *
  * Nothing in it depends on how many replicas wrote it; `world` only tells who did.
@@ -22,12 +23,21 @@
 #include "train/optimizer.h"
 #include "train/replica.h"
 
+/* How steps fared whose numbers may not be finite (guard.h). */
+typedef struct {
+    double loss_scale;         /* a power of two; 1 but in class f16 */
+    uint64_t clean_steps;      /* since it last changed */
+    uint64_t failed_in_row;    /* up to now */
+    uint64_t failed;           /* in all */
+} ls_guard_state;
+
 /* Where a run stands. Positions are normalised: a finished epoch is step 0 of the next. */
 typedef struct {
     uint64_t step;             /* applied updates */
     uint64_t epoch;            /* 0-based */
     uint64_t step_of_epoch;    /* batches of this epoch that were consumed */
     ls_epoch_sums sums;        /* of this epoch so far */
+    ls_guard_state guard;
     ls_history_line best;      /* epoch 0: none yet */
     ls_history_line last;      /* epoch 0: none yet */
 } ls_progress;

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "train/explain.h"
+#include "train/guard.h"
 #include "train/run.h"
 
 /* Seconds since `*mark`; moves the mark. */
@@ -166,15 +167,22 @@ static ls_status explain_nonfinite_loss(ls_rank *k)
                    k->numbers.loss);
 }
 
+/* The first trained parameter whose reduced gradient is not finite, or -1. */
+static int bad_gradient(const ls_rank *k)
+{
+    for (int p = 0; p < k->run->model.parameter_count; p++)
+        if (!k->run->rule[p].frozen && k->replica.results_host.nonfinite[p] != LS_ALL_FINITE)
+            return p;
+    return -1;
+}
+
 static ls_status check_gradients(ls_rank *k)
 {
-    const ls_model *model = &k->run->model;
-    for (int p = 0; p < model->parameter_count; p++)
-        if (!k->run->rule[p].frozen && k->replica.results_host.nonfinite[p] != LS_ALL_FINITE)
-            return ls_fail(LS_ERR_NONFINITE, "the gradient of %s is not finite, element %" PRIu64
-                           "; the loss was %g", model->parameter[p].name,
-                           k->replica.results_host.nonfinite[p], k->numbers.loss);
-    return LS_OK;
+    const int p = bad_gradient(k);
+    if (p < 0 || ls_guard_tolerates(k)) return LS_OK;
+    return ls_fail(LS_ERR_NONFINITE, "the gradient of %s is not finite, element %" PRIu64
+                   "; the loss was %g", k->run->model.parameter[p].name,
+                   k->replica.results_host.nonfinite[p], k->numbers.loss);
 }
 
 /* -- divide, once ------------------------------------------------------------------------------ */
@@ -192,9 +200,9 @@ static ls_status divide(ls_rank *k)
     LS_TRY(ls_replica_regularizer(r, run->group, &n->regularizer));
     n->data_loss = n->skipped ? 0 : n->totals.loss / n->denominator;
     n->loss = n->data_loss + n->regularizer;
-    if (!isfinite(n->loss)) return explain_nonfinite_loss(k);
+    if (!isfinite(n->loss)) return ls_guard_tolerates(k) ? LS_OK : explain_nonfinite_loss(k);
     if (n->skipped) return LS_OK;
-    n->scale = (float)(1 / n->denominator);
+    n->scale = (float)(1 / (n->denominator * k->progress.guard.loss_scale));
     LS_TRY(ls_gradient_finish(&r->compute, &(ls_gradient_finish_args){
         .tensors = &r->tensors,
         .scale = n->scale,
@@ -224,6 +232,19 @@ static ls_status upload_steps(ls_rank *k)
                              (size_t)count * sizeof *r->step_host);
 }
 
+/* The update made weights that are not finite: as if it had not been, where a copy of the state
+ * allows that. */
+static ls_status take_back(ls_rank *k, const ls_optimizer_state *before)
+{
+    if (!k->replica.good || !ls_guard_tolerates(k))
+        return ls_fail(LS_ERR_NONFINITE, "the update of the weights is not finite: its length is %g,"
+                       " the gradient's was %g; a smaller learning rate may help, or --nonfinite "
+                       "rollback", k->numbers.update_norm, k->numbers.grad_norm);
+    k->optimizer = *before;
+    k->numbers.digest = 0;
+    return ls_guard_undo(k);
+}
+
 static ls_status update(ls_rank *k)
 {
     ls_run *run = k->run;
@@ -231,7 +252,9 @@ static ls_status update(ls_rank *k)
     ls_step_numbers *n = &k->numbers;
     double mark = ls_clock();
     n->lr = ls_config_rate(&run->config, k->progress.step);
+    if (n->failed) return ls_guard_undo(k);
     if (n->skipped) return ls_replica_commit_statistics(r, false);
+    const ls_optimizer_state before = k->optimizer;
     ls_optimizer_advance(&k->optimizer, &run->config);
     LS_TRY(upload_steps(k));
     ls_update_args args = ls_optimizer_constants(&k->optimizer, &run->config);
@@ -252,6 +275,8 @@ static ls_status update(ls_rank *k)
     n->update_norm = sqrt(ls_tree_sum(r->results_host.update_square,
                                       (size_t)run->model.parameter_count));
     n->digest = ls_replica_digest(r);
+    if (!isfinite(n->update_norm)) return take_back(k, &before);
+    LS_TRY(ls_guard_keep(k));
     k->line.update += lap(&mark);
     return LS_OK;
 }
@@ -359,7 +384,9 @@ static void advance(ls_rank *k, double begin)
     const ls_step_numbers *n = &k->numbers;
     if (!n->skipped) p->step++;
     p->step_of_epoch++;
-    ls_epoch_sums_add(&p->sums, &n->totals, n->loss);
+    if (!n->failed) ls_epoch_sums_add(&p->sums, &n->totals, n->loss);
+    k->line.loss_scale = p->guard.loss_scale;
+    ls_guard_end(k);
     k->line.epoch = p->epoch + 1;
     k->line.step = p->step;
     k->line.loss = n->loss;
@@ -381,6 +408,7 @@ ls_status ls_step_take(ls_rank *rank)
                          && k->progress.step + 1 == k->run->config.explain_step;
     k->line = (ls_log_line){ 0 };
     k->numbers = (ls_step_numbers){ 0 };
+    ls_guard_begin(k);
     LS_TRY(load_batch(k, &batch));
     LS_TRY(compute_sums(k, batch.epoch));
     LS_TRY(combine_sums(k));

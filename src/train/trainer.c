@@ -16,6 +16,7 @@
 
 #include "io/sampler.h"
 #include "train/class_weights.h"
+#include "train/guard.h"
 #include "train/run.h"
 
 /* -- what the run is --------------------------------------------------------------------------- */
@@ -194,6 +195,8 @@ static void set_progress(ls_run *run, const ls_progress *start)
     for (int r = 0; r < run->world_size; r++) {
         ls_progress *p = &run->rank[r].progress;
         *p = *start;
+        if (!run->resume_path[0])
+            p->guard.loss_scale = ls_first_loss_scale(run->config.precision);
         ls_history_name(&p->best, &run->metrics);
         ls_history_name(&p->last, &run->metrics);
         run->rank[r].optimizer = ls_optimizer_state_at(&run->config, start->step);

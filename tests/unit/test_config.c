@@ -40,7 +40,7 @@ static void test_the_table_has_every_documented_option_once(void **state)
         "schedule", "warmup", "l1", "l2", "p2p", "out", "resume", "init", "until", "check-every",
         "save-every", "timeout", "explain-step", "shuffle", "drop-remainder", "lr-scale",
         "base-batch", "rho", "weight-decay", "clip-value", "clip-norm", "clip-global-norm", "ema",
-        "rules", "batchnorm", "class-weights", "metrics", "augment",
+        "rules", "nonfinite", "batchnorm", "class-weights", "metrics", "augment",
     };
     size_t count = 0;
     for (const ls_option *o = ls_option_table(); o->name; o++, count++) {
@@ -261,7 +261,7 @@ static void test_unknown_names_are_answered_with_the_nearest(void **state)
 static void test_precisions_of_other_builds_are_refused_as_such(void **state)
 {
     (void)state;
-    assert_refused("precision", "bf16", "--precision: bf16 is not in this build, expected f32");
+    assert_refused("precision", "tf32", "--precision: tf32 is not in this build, expected f32|bf16|f16");
     assert_refused("precision", "f16", "not in this build");
     assert_refused("precision", "tf32", "not in this build");
     assert_refused("precision", "f33", "found 'f33', expected f32");

@@ -193,11 +193,11 @@ static void test_a_step_is_a_line_of_json_with_all_digits(void **state)
         "{\"epoch\":1,\"step\":7,\"loss\":0.30000000000000004,\"regularizer\":0,\"grad_norm\":2,"
         "\"update_norm\":0.5,\"lr\":0.001,\"samples\":32,\"seconds\":0.75,\"input_wait\":0.125,"
         "\"copy\":0.125,\"forward\":0.125,\"backward\":0.125,\"exchange\":0.125,\"update\":0.125,"
-        "\"skipped\":false}\n"
+        "\"loss_scale\":0,\"skipped\":false}\n"
         "{\"epoch\":1,\"step\":7,\"loss\":null,\"regularizer\":0,\"grad_norm\":null,"
         "\"update_norm\":0.5,\"lr\":0.001,\"samples\":32,\"seconds\":0.75,\"input_wait\":0.125,"
         "\"copy\":0.125,\"forward\":0.125,\"backward\":0.125,\"exchange\":0.125,\"update\":0.125,"
-        "\"skipped\":true}\n");
+        "\"loss_scale\":0,\"skipped\":true}\n");
     ls_run_folder_close(folder);
 }
 
