@@ -117,9 +117,9 @@ static void test_names_are_those_of_the_label_that_is_used(void **state)
     (void)state;
     const char *path = data_folder_path(folder);
     unsigned char *data = make_records(20);
-    char fine[1000] = "", coarse[400] = "";
-    for (int i = 0; i < 100; i++) snprintf(fine + strlen(fine), 12, "fine %d\n", i);
-    for (int i = 0; i < 20; i++) snprintf(coarse + strlen(coarse), 14, "coarse %d\n", i);
+    char fine[2000] = "", coarse[600] = "";
+    for (int i = 0; i < 100; i++) snprintf(fine + strlen(fine), 20, "fine %d\n", i);
+    for (int i = 0; i < 20; i++) snprintf(coarse + strlen(coarse), 24, "coarse %d\n", i);
     data_folder_write(folder, "train.bin", data, 20 * RECORD);
     data_folder_text(folder, "fine_label_names.txt", fine);
     data_folder_text(folder, "coarse_label_names.txt", coarse);
