@@ -112,9 +112,13 @@ TESTS_OF_VGPU = "test_vgpu_driver test_vgpu_launch test_vgpu_order test_vgpu_ptx
 
 # check-cuda, check-cuda-asan, check-cuda-tsan: on the virtual GPU
 TESTS_CUDA = ("test_cuda_batchnorm test_cuda_conformance test_cuda_decode test_cuda_device "
-              "test_cuda_elements test_cuda_format16 test_cuda_products test_cuda_train")
-# check-cuda-long
+              "test_cuda_elements test_cuda_format16 test_cuda_products test_cuda_train "
+              "test_cuda_waits")
+# check-cuda-long; the second list also with sanitizers
 TESTS_CUDA_LONG = "long_cuda_faults"
+TESTS_CUDA_LONG_ALL = "long_cuda_steps"
+# Functions that a test puts its own in the place of.
+REPLACED = {"test_cuda_waits": "ls_stream_wait ls_link_send_begin ls_link_recv_begin"}
 
 TOOLCHAIN_BEGIN = "# -- toolchain: all that may differ on your machine; edit by hand "
 TOOLCHAIN_END = "# -- end of toolchain "
@@ -287,19 +291,20 @@ def fresh_ptx(out):
 
 
 def cuda(p, out):
-    """The program with CUDA and its tests, of the objects of preset p."""
+    """The program with CUDA and its tests, of preset p's objects; returns long tests' stamps."""
     folder = "build/cuda" if p == "host" else f"build/cuda-{p}"
     vgpu_library, stamps, long_stamps = f"build/{p}/vgpu/libcuda.so.1", [], []
     out.append(edge(f"{folder}/lockstep", f"link_{p}", [f"build/{p}/obj/cli/main.o"]
                     + archives(p, "cuda"), libs="-ldl"))
-    long_names = TESTS_CUDA_LONG.split() if p == "host" else []
+    long_names = (TESTS_CUDA_LONG.split() if p == "host" else []) + TESTS_CUDA_LONG_ALL.split()
     for name in TESTS_CUDA.split() + long_names:
         program = f"{folder}/tests/{name}"
         out.append(edge(f"{program}.o", f"cc_{p}", [f"tests/unit/{name}.c"],
                         more="-Itests $cmocka_cflags -isystem $cuda_home/include "
                              "-DLS_CUDA_STUB='\"$cuda_home/lib64/stubs/libcuda.so\"'"))
+        wrap = "".join(f" -Wl,--wrap={function}" for function in REPLACED.get(name, "").split())
         out.append(edge(program, f"link_{p}", [f"{program}.o", f"build/{p}/libsupport.a"]
-                        + archives(p, "cuda"), libs="$cmocka_libs -ldl"))
+                        + archives(p, "cuda"), libs=f"$cmocka_libs -ldl{wrap}"))
         out.append(edge(f"{program}.ok", "run_cuda_test", [program],
                         [f"{folder}/lockstep", vgpu_library],
                         program=f"{folder}/lockstep", vgpu=f"build/{p}/vgpu"))
@@ -313,8 +318,7 @@ def cuda(p, out):
         out.append(edge(stamps[-1], "device_code", ["tests/cuda/device_code.py"],
                         ["tests/cuda/registers.tsv", "build/cuda/obj/embed_cuda.o"]))
     out.append(edge("check-cuda" if p == "host" else f"check-cuda-{p}", "phony", stamps))
-    if p == "host":
-        out.append(edge("check-cuda-long", "phony", long_stamps))
+    return long_stamps
 
 
 def vgpu(p, out):
@@ -372,8 +376,10 @@ def body():
         out.append(edge("check" if p == "host" else f"check-{p}", "phony", stamps))
     out.append("# -- cuda --")
     image(out)
+    long_stamps = []
     for p in PRESETS:
-        cuda(p, out)
+        long_stamps += cuda(p, out)
+    out.append(edge("check-cuda-long", "phony", long_stamps))
     out.append(edge("cuda", "phony", ["build/cuda/lockstep"]))
     out.append(edge("gpu-tests", "phony", ["build/cuda/lockstep"]
                     + [f"build/cuda/tests/{name}" for name in TESTS_CUDA.split()]))
