@@ -56,7 +56,8 @@ GPU_SOURCES = {
     "cuda": ["device/cuda", "device/cuda_context", "device/cuda_driver", "device/cuda_facts",
              "device/cuda_marks", "device/cuda_module", "device/cuda_probe",
              "device/cuda_probe_child", "device/cuda_speed", "kernels/cuda/launch",
-             "kernels/cuda/launch_arena", "kernels/cuda/launch_batch", "kernels/cuda/launch_batchnorm",
+             "kernels/cuda/launch_arena", "kernels/cuda/launch_batch",
+             "kernels/cuda/launch_batchnorm",
              "kernels/cuda/launch_elements", "kernels/cuda/launch_product"],
     "absent": ["device/cuda_absent", "kernels/cuda_absent"],
 }
