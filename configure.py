@@ -113,8 +113,8 @@ TESTS_OF_VGPU = "test_vgpu_driver test_vgpu_launch test_vgpu_order test_vgpu_ptx
 
 # check-cuda, check-cuda-asan, check-cuda-tsan: on the virtual GPU
 TESTS_CUDA = ("test_cuda_batchnorm test_cuda_conformance test_cuda_decode test_cuda_device "
-              "test_cuda_elements test_cuda_format16 test_cuda_products test_cuda_train "
-              "test_cuda_waits")
+              "test_cuda_elements test_cuda_format16 test_cuda_products test_cuda_tensors "
+              "test_cuda_train test_cuda_waits")
 # check-cuda-long; the second list also with sanitizers
 TESTS_CUDA_LONG = "long_cuda_faults"
 TESTS_CUDA_LONG_ALL = "long_cuda_steps"

@@ -53,6 +53,26 @@ static void check_pool(gpu_arrays *g, naive_random *n, ls_pool_shape s, int mix)
     free(dy);
 }
 
+static void check_average(gpu_arrays *g, naive_random *n, ls_pool_shape s)
+{
+    const size_t in = s.samples * s.height * s.width * s.channels;
+    const size_t out = s.samples * s.out_height * s.out_width * s.channels;
+    float *x = naive_values(n, in, ALL), *dy = naive_values(n, out, ALL), *y, *dx;
+    ls_average_pool_args a = { .shape = s, .x = gpu_copy_of(g, x, in * sizeof *x) };
+    a.y = gpu_output(g, out * sizeof *y, &y);
+    ls_average_pool_gradient_args b = { .shape = s, .dy = gpu_copy_of(g, dy, out * sizeof *dy) };
+    b.dx = gpu_output(g, in * sizeof *dx, &dx);
+    MUST(ls_average_pool_reference(NULL, &(ls_average_pool_args){ s, x, y }));
+    MUST(ls_average_pool_gradient_reference(NULL, &(ls_average_pool_gradient_args){ s, dy, dx }));
+    MUST(ls_average_pool(&g->stream, &a));
+    MUST(ls_average_pool_gradient(&g->stream, &b));
+    gpu_same_floats(g, "average pool", y, a.y, out);
+    gpu_same_floats(g, "average pool's gradient", dx, b.dx, in);
+    gpu_arrays_drop(g);
+    free(x);
+    free(dy);
+}
+
 static int case_pool(void)
 {
     const ls_pool_shape shapes[] = {
@@ -68,43 +88,55 @@ static int case_pool(void)
         g.shift = i % 2 * sizeof(float);
         check_pool(&g, &n, shapes[i], ALL);
         check_pool(&g, &n, shapes[i], FINITE);
+        check_average(&g, &n, shapes[i]);
     }
+    check_average(&g, &n, (ls_pool_shape){ 2, 20, 17, 3, 20, 17, 1, 1, 0, 0, 1, 1 }); /* global */
     gpu_arrays_close(&g);
     return 0;
 }
 
 /* -- activations ------------------------------------------------------------------------------ */
 
-static void check_relu(gpu_arrays *g, naive_random *n, size_t count, bool in_place)
+static void check_activation(gpu_arrays *g, naive_random *n, int kind, size_t count, bool in_place)
 {
-    float *x = naive_values(n, count, ALL), *y = naive_values(n, count, ALL), *want;
+    float *x = naive_values(n, count, ALL), *dy = naive_values(n, count, ALL), *want;
+    for (size_t i = 0; i < count; i += 3) x[i] *= 30.0f;
     const size_t bytes = count * sizeof *x;
-    ls_activate_args a = { .count = count };
+    ls_activate_args a = { .kind = (ls_activation)kind, .slope = 0.3f, .count = count };
+    ls_activate_args h = a;
     a.y = in_place ? gpu_updated(g, x, bytes, &want) : gpu_output(g, bytes, &want);
     a.x = in_place ? a.y : gpu_copy_of(g, x, bytes);
-    MUST(ls_activate_reference(NULL, &(ls_activate_args){ .count = count, .x = x, .y = want }));
+    h.x = x;
+    h.y = want;
+    MUST(ls_activate_reference(NULL, &h));
     MUST(ls_activate(&g->stream, &a));
-    gpu_same_floats(g, "relu", want, a.y, count);
-    ls_activate_gradient_args b = { .count = count, .y = gpu_copy_of(g, y, bytes) };
-    b.dx = in_place ? gpu_updated(g, x, bytes, &want) : gpu_output(g, bytes, &want);
-    b.dy = in_place ? b.dx : gpu_copy_of(g, x, bytes);
-    MUST(ls_activate_gradient_reference(NULL, &(ls_activate_gradient_args){
-        .count = count, .y = y, .dy = x, .dx = want }));
+    gpu_same_floats(g, "activation", want, a.y, count);
+    /* x serves as the output too. */
+    ls_activate_gradient_args b = { .kind = h.kind, .slope = 0.3f, .count = count };
+    ls_activate_gradient_args r = b;
+    b.x = b.y = gpu_copy_of(g, x, bytes);
+    b.dx = in_place ? gpu_updated(g, dy, bytes, &want) : gpu_output(g, bytes, &want);
+    b.dy = in_place ? b.dx : gpu_copy_of(g, dy, bytes);
+    r.x = r.y = x;
+    r.dy = dy;
+    r.dx = want;
+    MUST(ls_activate_gradient_reference(NULL, &r));
     MUST(ls_activate_gradient(&g->stream, &b));
-    gpu_same_floats(g, "relu's gradient", want, b.dx, count);
+    gpu_same_floats(g, "activation's gradient", want, b.dx, count);
     gpu_arrays_drop(g);
     free(x);
-    free(y);
+    free(dy);
 }
 
-static void check_dropout(gpu_arrays *g, naive_random *n, size_t samples, size_t elements)
+static void check_dropout(gpu_arrays *g, naive_random *n, size_t samples, size_t elements,
+                          size_t channels)
 {
     float *x = naive_values(n, samples * elements, ALL), *want;
     uint32_t *index = malloc(samples * sizeof *index + 1);
     for (size_t i = 0; i < samples; i++) index[i] = (uint32_t)naive_next(n);
     ls_dropout_args a = {
-        .samples = samples, .elements = elements, .index = index, .seed = naive_next(n),
-        .epoch = 7, .layer = 3, .threshold = 0x60000000u, .scale = 1.6f, .x = x };
+        .samples = samples, .elements = elements, .channels = channels, .index = index,
+        .seed = naive_next(n), .epoch = 7, .layer = 3, .threshold = 0x60000000u, .scale = 1.6f, .x = x };
     ls_dropout_args d = a;
     d.index = gpu_copy_of(g, index, samples * sizeof *index);
     d.x = gpu_copy_of(g, x, samples * elements * sizeof *x);
@@ -126,10 +158,13 @@ static int case_activations(void)
     gpu_arrays_open(&g);
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         g.shift = i % 3 / 2 * sizeof(float);
-        check_relu(&g, &n, counts[i], i % 2 == 0);
-        check_relu(&g, &n, counts[i], i % 2 == 1);
-        check_dropout(&g, &n, i, counts[i]);
-        check_dropout(&g, &n, counts[i] % 50, 4 * i);
+        for (int kind = LS_ACTIVATION_RELU; kind <= LS_ACTIVATION_SILU; kind++) {
+            check_activation(&g, &n, kind, counts[i], i % 2 == 0);
+            check_activation(&g, &n, kind, counts[i], i % 2 == 1);
+        }
+        check_dropout(&g, &n, i, counts[i], 0);
+        check_dropout(&g, &n, counts[i] % 50, 4 * i, 0);
+        check_dropout(&g, &n, 3, 7 * (i + 1), i + 1); /* 1 .. 8 channels */
     }
     gpu_arrays_close(&g);
     return 0;
