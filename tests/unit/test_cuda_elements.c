@@ -136,7 +136,8 @@ static void check_dropout(gpu_arrays *g, naive_random *n, size_t samples, size_t
     for (size_t i = 0; i < samples; i++) index[i] = (uint32_t)naive_next(n);
     ls_dropout_args a = {
         .samples = samples, .elements = elements, .channels = channels, .index = index,
-        .seed = naive_next(n), .epoch = 7, .layer = 3, .threshold = 0x60000000u, .scale = 1.6f, .x = x };
+        .seed = naive_next(n), .epoch = 7, .layer = 3, .threshold = 0x60000000u, .scale = 1.6f,
+        .x = x };
     ls_dropout_args d = a;
     d.index = gpu_copy_of(g, index, samples * sizeof *index);
     d.x = gpu_copy_of(g, x, samples * elements * sizeof *x);
