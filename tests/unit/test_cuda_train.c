@@ -520,10 +520,32 @@ static void test_one_step_has_the_hosts_bits(void **state)
     must_all_be_the_same(&step, variants);
 }
 
+/* Rates, decay and clip factors of each tensor are uploaded every step; the average is evaluated. */
+static void test_what_an_optimizer_does_to_each_tensor_has_the_hosts_bits(void **state)
+{
+    (void)state;
+    need_virtual_driver();
+    static const char *const optimizers[] = { "rmsprop --lr 0.01", "adamw --weight-decay 0.5" };
+    for (int o = 0; o < 2; o++) {
+        work step;
+        (void)snprintf(step.words, sizeof step.words,
+                       "digits-cnn --data " DIGITS_TRAIN " --global-batch 8 --steps 2 --ema 0.5 "
+                       "--l2 0.01 --clip-global-norm 0.1 --schedule exponential:3,0.5 "
+                       "--rules 'conv1/*=freeze;*bias=lr:2,l2:0.1' --optimizer %s", optimizers[o]);
+        prepare(&step);
+        static const variant variants[] = {
+            { "DEVICES=2", "--devices cuda", "norm clipped to 0.1" },
+            { NULL, NULL, NULL },
+        };
+        must_all_be_the_same(&step, variants);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_step_has_the_hosts_bits),
+        cmocka_unit_test(test_what_an_optimizer_does_to_each_tensor_has_the_hosts_bits),
         cmocka_unit_test(test_the_number_of_gpus_changes_no_bit),
         cmocka_unit_test(test_links_and_algorithm_change_no_bit),
         cmocka_unit_test(test_small_buckets_passes_and_the_lower_ptx_change_no_bit),

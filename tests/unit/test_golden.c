@@ -2,8 +2,9 @@
 /* test_golden.c -- twenty losses of another implementation, from the same first weights.
  *
  * The numbers are Keras' (tests/golden/make_golden.py made them): an MLP on digits and cifar10-cnn
- * on synthetic pictures, with SGD, momentum and Adam, without and with L2. Both sides make weights
- * and pictures from the same Philox words. Relative agreement: 1e-4, after twenty updates.
+ * on synthetic pictures, with SGD, momentum and Adam, without and with L2, the MLP with the other
+ * optimizers as well. Both sides make weights and pictures from the same Philox words. Relative
+ * agreement: 1e-4, after twenty updates.
  */
 #include "support/test.h"
 
@@ -47,7 +48,8 @@ static void check_runs(const char *model)
         training_reset(t);
         training_set(t, "optimizer", run->optimizer);
         training_set(t, "lr", strcmp(run->optimizer, "sgd") == 0 ? "0.05"
-                              : strcmp(run->optimizer, "momentum") == 0 ? "0.02" : "0.001");
+                              : strcmp(run->optimizer, "momentum") == 0 ? "0.02"
+                              : strcmp(run->optimizer, "nesterov") == 0 ? "0.02" : "0.001");
         training_set(t, "l2", run->l2);
         training_set(t, "shuffle", "no");
         training_set(t, "global-batch", "32");
