@@ -166,7 +166,7 @@ static void test_every_optimizer_goes_on_with_the_same_bits(void **state)
         training_must_run(t);
         training_remember(t, &whole);
         for (int n = 2; n <= 3; n++) {
-            char devices[16];
+            char devices[32];
             snprintf(devices, sizeof devices, "host:%d", n);
             training_set(t, "devices", devices);
             training_must_run(t);
