@@ -126,7 +126,7 @@ static ls_status take_classes(applied *a, ls_evaluation *result)
 {
     const ls_dataset_info *data = ls_dataset_describe(a->dataset);
     if (data->task != LS_TASK_CLASSIFY) return LS_OK;
-    result->classes = data->classes > a->job.columns ? data->classes : a->job.columns;
+    result->classes = ls_evaluation_classes(&a->job);
     result->label = malloc((a->job.count + 1) * sizeof *result->label);
     if (!result->label) return ls_fail(LS_ERR_MEMORY, "no memory for %zu labels", a->job.count);
     for (size_t i = 0; i < a->job.count; i++)

@@ -199,16 +199,21 @@ static bool needs_classes(const ls_metric_list *list)
     return false;
 }
 
-static ls_status class_scores(const ls_evaluation_job *job, bool binary, ls_class_scores *out)
+size_t ls_evaluation_classes(const ls_evaluation_job *job)
 {
     const size_t classes = ls_dataset_describe(job->dataset)->classes;
+    const size_t predicted = job->columns == 1 ? 2 : job->columns;
+    return classes > predicted ? classes : predicted;
+}
+
+static ls_status class_scores(const ls_evaluation_job *job, bool binary, ls_class_scores *out)
+{
     int32_t *label = calloc(job->count + 1, sizeof *label);
     if (!label) return ls_fail(LS_ERR_MEMORY, "no memory for %zu labels", job->count);
     for (size_t i = 0; i < job->count; i++)
         label[i] = ls_dataset_label(job->dataset, job->part, i);
     const ls_status status = ls_class_scores_of(label, job->predicted, job->count,
-                                                classes > job->columns ? classes : job->columns,
-                                                binary, out);
+                                                ls_evaluation_classes(job), binary, out);
     free(label);
     return status;
 }

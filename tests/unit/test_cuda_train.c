@@ -186,6 +186,41 @@ static void test_three_steps_on_pictures_have_the_hosts_bits(void **state)
     must_all_be_the_same(&cifar10, variants);
 }
 
+/* `loss` on records with weights of their own and of their classes. */
+static void check_weighted_loss(const char *loss)
+{
+    static const variant variants[] = {
+        { "DEVICES=1", "--devices cuda", NULL },
+        { "DEVICES=3", "--devices cuda --accumulate 2", NULL },
+        { "DEVICES=2 CAPABILITY=75", "--devices cuda", "sm_75" },
+        { NULL, NULL, NULL },
+    };
+    char model[200], table[2000];
+    size_t used = 0;
+    work weighted;
+    for (int i = 0; i < 40; i++) {
+        used += (size_t)snprintf(table + used, sizeof table - used, "%d,%d,%d,%d\n", i % 5 - 2,
+                                 i % 7 - 3, i * i % 3, i % 4);
+    }
+    (void)snprintf(model, sizeof model, "input 2\ndense 3\nloss %s\n", loss);
+    training_write(files, "weighted.model", model);
+    training_write(files, "weighted.csv", table);
+    (void)snprintf(weighted.words, sizeof weighted.words,
+                   "%s --data csv:%s,label=3,weights=4 --class-weights 0=0.5,1=3 --global-batch 8 "
+                   "--epochs 1 --metrics accuracy,top2,f1 --reduction weighted-mean",
+                   training_path(files, "weighted.model"), training_path(files, "weighted.csv"));
+    prepare(&weighted);
+    must_all_be_the_same(&weighted, variants);
+}
+
+static void test_weighted_and_smoothed_losses_have_the_hosts_bits(void **state)
+{
+    (void)state;
+    need_virtual_driver();
+    check_weighted_loss("softmax-crossentropy smoothing=0.1");
+    check_weighted_loss("sigmoid-crossentropy smoothing=0.1");
+}
+
 static void test_sixteen_gpus_with_eight_partners_each_have_the_hosts_bits(void **state)
 {
     (void)state;
@@ -550,6 +585,7 @@ int main(void)
         cmocka_unit_test(test_links_and_algorithm_change_no_bit),
         cmocka_unit_test(test_small_buckets_passes_and_the_lower_ptx_change_no_bit),
         cmocka_unit_test(test_three_steps_on_pictures_have_the_hosts_bits),
+        cmocka_unit_test(test_weighted_and_smoothed_losses_have_the_hosts_bits),
         cmocka_unit_test(test_sixteen_gpus_with_eight_partners_each_have_the_hosts_bits),
         cmocka_unit_test(test_more_gpus_than_shards_are_refused_in_words),
         cmocka_unit_test(test_a_gpu_that_is_too_small_is_told_before_anything_is_allocated),

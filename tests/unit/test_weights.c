@@ -286,6 +286,10 @@ static void test_weighted_runs_have_the_same_bits_on_any_number_of_replicas(void
             assert_true(last->metric[1] == one.metric[1] && last->metric[1] > last->metric[0]);
             assert_memory_equal(last->val_metric, one.val_metric, sizeof one.val_metric);
         }
+        training_set(t, "accumulate", "3");
+        training_must_run(t);
+        assert_true(training_same(t, &bits, "three passes"));
+        training_set(t, "accumulate", "1");
     }
     training_destroy(t);
 }
@@ -303,6 +307,26 @@ static void test_class_weights_scale_the_loss_of_their_samples(void **state)
     training_set(t, "reduction", "weighted-mean");
     training_must_run(t);
     assert_true(t->step[0].loss == plain);
+    training_destroy(t);
+}
+
+/* Labels of class 0 alone, and one output, which may say 1. */
+static void test_one_output_may_predict_a_class_that_the_data_lacks(void **state)
+{
+    (void)state;
+    training *t = training_create();
+    char data[600];
+    const float far = 50;
+    training_write(t, "o.csv", "1,0\n2,0\n3,0\n4,0\n5,0\n");
+    training_write(t, "o.model", "input 1\ndense 1 bias=no\nloss sigmoid-crossentropy\n");
+    snprintf(data, sizeof data, "csv:%s", training_path(t, "o.csv"));
+    training_set(t, "model", training_path(t, "o.model"));
+    training_set(t, "data", data);
+    training_set(t, "init", training_weights(t, "w", "dense1/kernel", 1, 1, &far));
+    training_set(t, "steps", "1");
+    training_set(t, "metrics", "accuracy,precision,recall,f1");
+    training_must_run(t);
+    for (int m = 0; m < 4; m++) assert_true(t->result.last.val_metric[m] == 0);
     training_destroy(t);
 }
 
@@ -364,6 +388,7 @@ int main(void)
         cmocka_unit_test(test_a_batch_brings_the_samples_weight_times_its_class),
         cmocka_unit_test(test_weighted_runs_have_the_same_bits_on_any_number_of_replicas),
         cmocka_unit_test(test_class_weights_scale_the_loss_of_their_samples),
+        cmocka_unit_test(test_one_output_may_predict_a_class_that_the_data_lacks),
         cmocka_unit_test(test_a_batch_without_weight_is_no_update_and_one_warning),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
