@@ -63,8 +63,8 @@ LS_MUST_USE ls_status ls_evaluation_metrics(const ls_evaluation_job *job,
                                             const ls_metric_list *list,
                                             const ls_epoch_sums *sums, double *value);
 
-/* What labels and predictions of the job are below: the data may have fewer classes than the network
- * has outputs, and one sigmoid output predicts two. Pure. */
+/* What labels and predictions of the job are below: the data may have fewer classes than the
+ * network has outputs, and one sigmoid output predicts two. Pure. */
 size_t ls_evaluation_classes(const ls_evaluation_job *job);
 
 /* Does it? Then the job is made with want_rows. */
