@@ -237,8 +237,8 @@ static ls_status upload_steps(ls_rank *k)
 static ls_status take_back(ls_rank *k, const ls_optimizer_state *before)
 {
     if (!k->replica.good || !ls_guard_tolerates(k))
-        return ls_fail(LS_ERR_NONFINITE, "the update of the weights is not finite: its length is %g,"
-                       " the gradient's was %g; a smaller learning rate may help, or --nonfinite "
+        return ls_fail(LS_ERR_NONFINITE, "the update of the weights is not finite: its length is %g"
+                       ", the gradient's was %g; a smaller learning rate may help, or --nonfinite "
                        "rollback", k->numbers.update_norm, k->numbers.grad_norm);
     k->optimizer = *before;
     k->numbers.digest = 0;

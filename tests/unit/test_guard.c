@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT */
+/* test_guard.c -- steps whose numbers are not finite: stopped, skipped, undone; the loss scale of
+ * class f16.
+ *
+ * The model is prediction w x with squared error, so every number can be worked out. Sample order is
+ * that of the file (no shuffling), two samples a step, one for each of two replicas.
+ */
+#include "support/test.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "support/training.h"
+#include "train/guard.h"
+
+/* w x on `lines`, from w = 1, two samples a step. */
+static training *create(const char *lines)
+{
+    training *t = training_create();
+    const float one = 1;
+    char data[600];
+    training_write(t, "linear.model", "input 1\ndense 1 bias=no\nloss mse\n");
+    training_write(t, "data.csv", lines);
+    snprintf(data, sizeof data, "csv:%s,task=regress,test=none", training_path(t, "data.csv"));
+    training_set(t, "model", training_path(t, "linear.model"));
+    training_set(t, "data", data);
+    training_set(t, "init", training_weights(t, "w1", "dense1/kernel", 1, 1, &one));
+    training_set(t, "optimizer", "sgd");
+    training_set(t, "lr", "0.001");
+    training_set(t, "global-batch", "2");
+    training_set(t, "shards", "2");
+    training_set(t, "shuffle", "no");
+    training_set(t, "epochs", "1");
+    return t;
+}
+
+static float weight(training *t)
+{
+    float w;
+    training_tensor(t, "weights/dense1/kernel", &w, 1);
+    return w;
+}
+
+static const char *const devices[] = { "host:1", "host:2" };
+
+/* Step 3's second sample, that of the second of two replicas, has an error of 1000: its gradient in
+ * class f16, 2 * 1000 * 2^15, is no 16-bit number. */
+static const char overflows[] = "1,1\n1,1\n1,1\n1,1.25\n1,1\n1,1001\n1,1\n1,0.75\n";
+
+static void test_a_gradient_too_large_for_16_bits_is_skipped_by_all_and_the_scale_halves(void **state)
+{
+    (void)state;
+    training *t = create(overflows);
+    training_set(t, "precision", "f16");
+    for (int d = 0; d < 2; d++) {
+        training_set(t, "devices", devices[d]);
+        training_must_run(t);
+        assert_int_equal(t->step_count, 4);
+        assert_int_equal(t->result.steps, 3); /* updates: the schedule did not move */
+        for (int s = 0; s < 4; s++) assert_true(t->step[s].skipped == (s == 2));
+        assert_int_equal(t->step[2].step, 2);
+        assert_true(t->step[2].loss_scale == 32768 && t->step[3].loss_scale == 16384);
+        assert_true(t->step[2].update_norm == 0);
+        assert_true(isfinite(t->epoch[0].loss)); /* what was skipped does not enter it */
+    }
+    training_destroy(t);
+}
+
+static void test_after_2000_clean_steps_the_scale_doubles_once(void **state)
+{
+    (void)state;
+    training *t = create("0,0\n0,0\n0,0\n0,0\n");
+    training_set(t, "precision", "f16");
+    training_set(t, "epochs", "1001"); /* two steps each */
+    training_set(t, "check-every", "0");
+    training_must_run(t);
+    assert_int_equal(t->step_count, 2002);
+    assert_true(t->step[1999].loss_scale == 32768);
+    assert_true(t->step[2000].loss_scale == 65536 && t->step[2001].loss_scale == 65536);
+    training_destroy(t);
+}
+
+/* Two gradients of 40000: neither their sum nor the divided one is a 16-bit matter. */
+static void test_sums_of_gradients_do_not_overflow_in_class_f16(void **state)
+{
+    (void)state;
+    training *t = create("200,100\n200,100\n");
+    training_set(t, "precision", "f16");
+    training_set(t, "lr", "1e-5");
+    training_set(t, "steps", "1");
+    training_set(t, "epochs", "40");
+    for (int d = 0; d < 2; d++) {
+        training_set(t, "devices", devices[d]);
+        training_must_run(t);
+        const ls_log_line *last = &t->step[t->step_count - 1];
+        assert_true(last->loss_scale * 200 <= 65504 && last->loss_scale * 400 > 65504);
+        assert_true(last->grad_norm == 40000);
+        assert_true(weight(t) == fmaf(-1e-5f, 40000, 1));
+    }
+    training_destroy(t);
+}
+
+static void test_after_100_failures_in_a_row_the_run_ends(void **state)
+{
+    (void)state;
+    training *t = create("60000,0\n60000,0\n"); /* the input squared is never finite in f16 */
+    training_set(t, "precision", "f16");
+    training_set(t, "epochs", "1000");
+    training_set(t, "devices", "host:2");
+    assert_int_equal(training_run(t), LS_ERR_NONFINITE);
+    assert_int_equal(t->step_count, LS_GUARD_PATIENCE);
+    assert_non_null(strstr(ls_last_error(), "step 1:"));
+    training_destroy(t);
+}
+
+/* Step 2's loss overflows fp32. */
+static const char infinite[] = "1,1\n1,1\n1,1e30\n1,1\n1,0\n1,0\n";
+
+static void test_by_default_a_run_stops_at_the_step_that_is_not_finite(void **state)
+{
+    (void)state;
+    training *t = create(infinite);
+    training_set(t, "devices", "host:2");
+    assert_int_equal(training_run(t), LS_ERR_NONFINITE);
+    assert_int_equal(t->step_count, 1);
+    assert_non_null(strstr(ls_last_error(), "step 2: "));
+    training_destroy(t);
+}
+
+static void test_a_skipped_step_changes_nothing_but_the_place_in_the_data(void **state)
+{
+    (void)state;
+    static const char *const policy[] = { "skip", "rollback" };
+    training *t = create(infinite);
+    training_bits bits;
+    for (int d = 0; d < 2; d++)
+        for (int p = 0; p < 2; p++) {
+            training_set(t, "devices", devices[d]);
+            training_set(t, "nonfinite", policy[p]);
+            training_must_run(t);
+            assert_int_equal(t->step_count, 3);
+            assert_int_equal(t->result.steps, 2);
+            assert_true(t->step[1].skipped && !t->step[2].skipped);
+            assert_true(weight(t) == fmaf(-0.001f, 2, 1)); /* step 1 had no gradient */
+            if (d == 0 && p == 0) training_remember(t, &bits);
+            assert_true(training_same(t, &bits, policy[p]));
+        }
+    training_destroy(t);
+}
+
+/* Step 1's gradient is 1e34, 1e6 of it more than a float holds: too late to skip. */
+static void test_an_update_that_is_not_finite_is_taken_back_or_ends_the_run(void **state)
+{
+    (void)state;
+    training *t = create("1e17,0\n0,0\n0,0\n0,0\n");
+    training_set(t, "lr", "1e6");
+    training_set(t, "nonfinite", "skip");
+    assert_int_equal(training_run(t), LS_ERR_NONFINITE);
+    assert_non_null(strstr(ls_last_error(), "--nonfinite rollback"));
+    for (int d = 0; d < 2; d++) {
+        training_set(t, "devices", devices[d]);
+        training_set(t, "nonfinite", "rollback");
+        training_must_run(t);
+        assert_true(t->step[0].skipped && !t->step[1].skipped);
+        assert_true(weight(t) == 1);
+    }
+    training_destroy(t);
+}
+
+static void test_a_resumed_run_goes_on_with_its_loss_scale(void **state)
+{
+    (void)state;
+    training *t = create(overflows);
+    training_bits whole;
+    training_set(t, "precision", "f16");
+    training_must_run(t);
+    training_remember(t, &whole);
+    t->stop_after = 2; /* the last update before the failed step; stops after that step */
+    training_must_run(t);
+    t->stop_after = 0;
+    char checkpoint[1200];
+    memcpy(checkpoint, t->result.checkpoint, sizeof checkpoint);
+    training_reset(t);
+    training_set(t, "resume", checkpoint);
+    training_set(t, "devices", "host:2");
+    training_must_run(t);
+    assert_true(t->step[t->step_count - 1].loss_scale == 16384);
+    assert_true(training_same(t, &whole, "resumed"));
+    training_destroy(t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(
+            test_a_gradient_too_large_for_16_bits_is_skipped_by_all_and_the_scale_halves),
+        cmocka_unit_test(test_after_2000_clean_steps_the_scale_doubles_once),
+        cmocka_unit_test(test_sums_of_gradients_do_not_overflow_in_class_f16),
+        cmocka_unit_test(test_after_100_failures_in_a_row_the_run_ends),
+        cmocka_unit_test(test_by_default_a_run_stops_at_the_step_that_is_not_finite),
+        cmocka_unit_test(test_a_skipped_step_changes_nothing_but_the_place_in_the_data),
+        cmocka_unit_test(test_an_update_that_is_not_finite_is_taken_back_or_ends_the_run),
+        cmocka_unit_test(test_a_resumed_run_goes_on_with_its_loss_scale),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
