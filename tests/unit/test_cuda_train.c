@@ -555,7 +555,8 @@ static void test_one_step_has_the_hosts_bits(void **state)
     must_all_be_the_same(&step, variants);
 }
 
-/* Rates, decay and clip factors of each tensor are uploaded every step; the average is evaluated. */
+/* Rates, decay and clip factors of each tensor are uploaded every step; the average is
+ * evaluated. */
 static void test_what_an_optimizer_does_to_each_tensor_has_the_hosts_bits(void **state)
 {
     (void)state;

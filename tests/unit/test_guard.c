@@ -2,8 +2,8 @@
 /* test_guard.c -- steps whose numbers are not finite: stopped, skipped, undone; the loss scale of
  * class f16.
  *
- * The model is prediction w x with squared error, so every number can be worked out. Sample order is
- * that of the file (no shuffling), two samples a step, one for each of two replicas.
+ * The model is prediction w x with squared error, so every number can be worked out. Sample order
+ * is that of the file (no shuffling), two samples a step, one for each of two replicas.
  */
 #include "support/test.h"
 
@@ -47,7 +47,7 @@ static const char *const devices[] = { "host:1", "host:2" };
  * class f16, 2 * 1000 * 2^15, is no 16-bit number. */
 static const char overflows[] = "1,1\n1,1\n1,1\n1,1.25\n1,1\n1,1001\n1,1\n1,0.75\n";
 
-static void test_a_gradient_too_large_for_16_bits_is_skipped_by_all_and_the_scale_halves(void **state)
+static void test_a_gradient_too_large_for_16_bits_is_skipped_and_the_scale_halves(void **state)
 {
     (void)state;
     training *t = create(overflows);
@@ -193,7 +193,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(
-            test_a_gradient_too_large_for_16_bits_is_skipped_by_all_and_the_scale_halves),
+            test_a_gradient_too_large_for_16_bits_is_skipped_and_the_scale_halves),
         cmocka_unit_test(test_after_2000_clean_steps_the_scale_doubles_once),
         cmocka_unit_test(test_sums_of_gradients_do_not_overflow_in_class_f16),
         cmocka_unit_test(test_after_100_failures_in_a_row_the_run_ends),
