@@ -33,7 +33,7 @@ SOURCES = {
     "io": ("augment checkpoint checkpoint_header csv data_file dataset dataset_cifar dataset_csv "
            "dataset_digits dataset_idx dataset_npy dataset_report dataset_scale dataset_spec json "
            "new_file pipeline png run_folder sampler"),
-    "train": ("apply backward builtin class_weights config config_schedule config_value "
+    "train": ("apply backward builtin callbacks class_weights config config_schedule config_value "
               "environment evaluate explain forward gradient_plan guard loss machine memory "
               "metrics model_describe model_init model_ops model_options model_parameters "
               "model_parse model_shapes model_words normalize optimizer rank replica resume rules "
@@ -91,10 +91,10 @@ TEST_SUPPORT = ("conformance convolution data_folder faulty_device fresh_process
                 "reference stored_png training virtual_driver virtual_machine")
 # check, check-asan, check-tsan
 TESTS = ("test_activation test_all_reduce test_arena test_augment test_batch_sum test_batchnorm "
-         "test_bench test_broken_data test_bucket test_checkpoint test_cifar10 test_cifar100 "
-         "test_cli test_config test_contact_sheet test_conv test_crc32c test_csv test_dataset "
-         "test_decode test_device test_dropout test_faults test_fold test_format16 test_gemm "
-         "test_gradient_plan test_gradients test_guard test_idx test_json test_kernels "
+         "test_bench test_broken_data test_bucket test_callbacks test_checkpoint test_cifar10 "
+         "test_cifar100 test_cli test_config test_contact_sheet test_conv test_crc32c test_csv "
+         "test_dataset test_decode test_device test_dropout test_faults test_fold test_format16 "
+         "test_gemm test_gradient_plan test_gradients test_guard test_idx test_json test_kernels "
          "test_late_streams test_link test_loss test_memory test_metrics test_model "
          "test_model_graph test_nearest test_npy test_numerics test_optimizer test_pcie "
          "test_pipeline test_png test_pool test_protocol test_resume test_ring test_ring_order "

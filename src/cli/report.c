@@ -221,7 +221,7 @@ static void report_next(FILE *out, const char *program, const ls_config *config,
     print_shell_word(out, program);
     fputs(" train --resume ", out);
     print_shell_word(out, config->out);
-    if (!result->stopped_by_signal) {
+    if (!result->stopped_by_signal && !result->out_of_time) {
         fprintf(out, config->steps > 0 ? " --steps %" PRIu64 : " --epochs %" PRIu64,
                 2 * (config->steps > 0 ? result->steps : result->epochs));
     }
@@ -241,6 +241,8 @@ void ls_report_result(FILE *out, const char *program, const ls_config *config,
                       const ls_train_result *result)
 {
     const char *end = result->stopped_by_signal ? "stopped by a signal"
+                      : result->out_of_time     ? "stopped by --time-limit"
+                      : result->stopped_early   ? "stopped by --early-stop"
                       : result->reached_until   ? "reached what --until asked for"
                                                 : "done";
     fprintf(out, "%s: %" PRIu64 " epoch%s, %" PRIu64 " step%s\n", end, result->epochs,

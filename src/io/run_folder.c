@@ -144,6 +144,55 @@ static ls_status prepare_folder(ls_run_folder *folder, bool resume)
     return prove_writable(ls_run_folder_checkpoint(folder, "last"));
 }
 
+/* -- checkpoints ------------------------------------------------------------------------------ */
+
+bool ls_run_folder_has_checkpoint(ls_run_folder *folder, const char *name)
+{
+    return access(ls_run_folder_checkpoint(folder, name), R_OK) == 0;
+}
+
+/* The number in "step-120.safetensors"; false if `name` is none such. */
+static bool step_of(const char *name, uint64_t *step)
+{
+    char *end;
+    if (strncmp(name, "step-", 5) != 0 || name[5] < '0' || name[5] > '9') return false;
+    *step = strtoull(name + 5, &end, 10);
+    return strcmp(end, ".safetensors") == 0;
+}
+
+/* How many step-N there are, and the smallest N. */
+static ls_status count_steps(ls_run_folder *folder, uint64_t *count, uint64_t *least)
+{
+    const char *path = place_of(folder, "checkpoints");
+    DIR *open_folder = opendir(path);
+    if (!open_folder) return ls_fail(LS_ERR_IO, "%s: cannot be read: %s", path, strerror(errno));
+    *count = 0;
+    *least = UINT64_MAX;
+    for (struct dirent *entry; (entry = readdir(open_folder)) != NULL;) {
+        uint64_t step;
+        if (!step_of(entry->d_name, &step)) continue;
+        ++*count;
+        if (step < *least) *least = step;
+    }
+    closedir(open_folder);
+    return LS_OK;
+}
+
+ls_status ls_run_folder_keep(ls_run_folder *folder, uint64_t keep)
+{
+    if (keep == 0) return LS_OK;
+    for (;;) {
+        uint64_t count = 0, least = 0;
+        char name[40];
+        LS_TRY(count_steps(folder, &count, &least));
+        if (count <= keep) return LS_OK;
+        snprintf(name, sizeof name, "step-%" PRIu64, least);
+        const char *path = ls_run_folder_checkpoint(folder, name);
+        if (unlink(path) != 0)
+            return ls_fail(LS_ERR_IO, "%s: cannot be removed: %s", path, strerror(errno));
+    }
+}
+
 /* -- the two logs ---------------------------------------------------------------------------- */
 
 /* The number by which a line is kept or cut; false if the line is none of ours. */

@@ -114,6 +114,14 @@ typedef struct {
     ls_augment augment;
     char out[LS_TEXT_BYTES], resume[LS_TEXT_BYTES], init[LS_TEXT_BYTES]; /* "": not given */
     ls_until until;
+    char monitor[32];        /* a column of history.csv, or "auto": callbacks.h, as are the next */
+    uint64_t early_stop;     /* epochs; 0: off */
+    double min_delta;
+    bool restore_best;       /* the run's result is its best epoch, however it ended */
+    uint64_t plateau, plateau_cooldown; /* epochs; 0: off */
+    double plateau_factor, plateau_delta, plateau_min;
+    uint64_t keep;           /* step-N checkpoints that are kept; 0: all */
+    double time_limit_s;     /* seconds after which the run saves and ends; 0: none */
     uint64_t check_every;    /* compare the weights' digests every K steps; 0 = off */
     uint64_t save_every;     /* step-N checkpoints and last every K steps; 0: last at epoch ends */
     double timeout_s;

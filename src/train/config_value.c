@@ -236,6 +236,15 @@ static ls_status unknown_column(const ls_option *option, const char *text)
     return ls_value_expected(option, text, what);
 }
 
+static ls_status read_column(const ls_option *option, const char *text, char *out)
+{
+    const size_t bytes = sizeof ((ls_config *)0)->monitor;
+    if (strlen(text) >= bytes || (strcmp(text, "auto") != 0 && !is_watched(text)))
+        return unknown_column(option, text);
+    snprintf(out, bytes, "%s", text);
+    return LS_OK;
+}
+
 static ls_status read_until(const ls_option *option, const char *text, ls_until *out)
 {
     ls_until until = { .metric = "" };
@@ -289,6 +298,7 @@ ls_status ls_value_read(const ls_option *option, const char *text, void *field)
     case LS_VALUE_FLAG: return read_flag(option, text, field);
     case LS_VALUE_CHOICE: return read_choice(option, text, field);
     case LS_VALUE_SCHEDULE: return ls_schedule_read(option, text, field);
+    case LS_VALUE_COLUMN: return read_column(option, text, field);
     case LS_VALUE_AUGMENT: return ls_augment_parse(text, field);
     default: return read_until(option, text, field);
     }
@@ -309,7 +319,8 @@ void ls_value_write(const ls_option *option, const void *field, char *out, size_
     }
     char digits[LS_NUMBER_BYTES];
     switch (option->type) {
-    case LS_VALUE_TEXT: snprintf(out, bytes, "%s", (const char *)field); return;
+    case LS_VALUE_TEXT:
+    case LS_VALUE_COLUMN: snprintf(out, bytes, "%s", (const char *)field); return;
     case LS_VALUE_FLAG: snprintf(out, bytes, "%s", *(const bool *)field ? "yes" : "no"); return;
     case LS_VALUE_CHOICE: snprintf(out, bytes, "%s", option->choice[place]); return;
     case LS_VALUE_SCHEDULE: ls_schedule_write(field, out, bytes); return;

@@ -21,6 +21,7 @@ enum {
     LS_VALUE_CHOICE,   /* an enumeration; names after place `high` are known but refused */
     LS_VALUE_SCHEDULE, /* ls_schedule, but for its warmup */
     LS_VALUE_UNTIL,    /* ls_until */
+    LS_VALUE_COLUMN,   /* char[32]: a column of history.csv, or "auto" */
     LS_VALUE_AUGMENT   /* ls_augment */
 };
 

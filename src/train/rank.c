@@ -112,7 +112,10 @@ static ls_status save(ls_rank *k, bool numbered, bool best)
     char name[40];
     snprintf(name, sizeof name, "step-%" PRIu64, k->progress.step);
     LS_TRY(fetch_state(k));
-    if (numbered) LS_TRY(save_as(k, name));
+    if (numbered) {
+        LS_TRY(save_as(k, name));
+        LS_TRY(ls_run_folder_keep(k->run->folder, k->run->config.keep));
+    }
     if (best) LS_TRY(save_as(k, "best"));
     LS_TRY(save_as(k, "last"));
     k->time.saving += ls_clock() - begin;
@@ -155,15 +158,6 @@ static ls_status summarize_epoch(ls_rank *k, ls_history_line *line)
     return ls_barrier_wait(run->group, k->rank, "the end of an epoch");
 }
 
-/* Does `line` beat the best so far? By val_loss where there is one; a NaN never does. */
-static bool is_best(const ls_progress *progress, const ls_history_line *line)
-{
-    const bool has_test = !isnan(line->val_loss);
-    const double now = has_test ? line->val_loss : line->loss;
-    const double best = has_test ? progress->best.val_loss : progress->best.loss;
-    return progress->best.epoch == 0 || now < best;
-}
-
 static bool reached_until(const ls_until *until, const ls_history_line *line)
 {
     if (!until->metric[0]) return false;
@@ -179,6 +173,18 @@ static bool has_ended_well(const ls_rank *k)
            && reached_until(&k->run->config.until, last);
 }
 
+/* Rank 0 only. */
+static void tell_slower(const ls_rank *k)
+{
+    char text[160];
+    const ls_run *run = k->run;
+    if (!run->observer->note) return;
+    snprintf(text, sizeof text, "%s has not become better for %" PRIu64 " epochs: the learning rate "
+             "is now %g times the schedule's", run->monitor, run->config.plateau,
+             k->progress.callbacks.rate_factor);
+    run->observer->note(run->observer->context, text);
+}
+
 /* Evaluate, decide, move on to the next epoch if this one is complete, save. */
 static ls_status end_epoch(ls_rank *k, bool numbered)
 {
@@ -186,11 +192,15 @@ static ls_status end_epoch(ls_rank *k, bool numbered)
     ls_progress *p = &k->progress;
     ls_history_line line;
     LS_TRY(summarize_epoch(k, &line));
-    const bool best = is_best(p, &line);
-    if (best) p->best = line;
+    const bool whole = p->step_of_epoch == run->steps_per_epoch;
+    const ls_callback_verdict verdict = ls_callbacks_epoch(
+        &p->callbacks, &run->config, run->monitor, ls_history_value(&line, run->monitor), whole,
+        ls_config_rate(&run->config, p->step));
+    if (verdict.best) p->best = line;
     p->last = line;
     k->reached = reached_until(&run->config.until, &line);
-    if (p->step_of_epoch == run->steps_per_epoch) {
+    k->stopped_early = ls_callbacks_stops(&p->callbacks, &run->config);
+    if (whole) {
         p->epoch++;
         p->step_of_epoch = 0;
         p->sums = (ls_epoch_sums){ 0 };
@@ -199,9 +209,10 @@ static ls_status end_epoch(ls_rank *k, bool numbered)
     k->epoch_samples = 0;
     if (k->rank != 0) return LS_OK;
     LS_TRY(ls_run_folder_history(run->folder, &line));
-    LS_TRY(save(k, numbered, best));
+    LS_TRY(save(k, numbered, verdict.best));
     if (run->observer->epoch)
         run->observer->epoch(run->observer->context, &line, run->config.epochs);
+    if (verdict.slower) tell_slower(k);
     return LS_OK;
 }
 
@@ -277,8 +288,21 @@ static bool is_finished(const ls_rank *k)
 {
     const ls_config *config = &k->run->config;
     const ls_progress *p = &k->progress;
-    return k->stop || k->reached || (config->epochs > 0 && p->epoch >= config->epochs)
+    return k->stop || k->reached || k->stopped_early || (config->epochs > 0 && p->epoch >= config->epochs)
            || (config->steps > 0 && p->step >= config->steps);
+}
+
+/* The weights and statistics of the best epoch in place of the last's, on the host. */
+static ls_status fetch_best(ls_rank *k, const char *path)
+{
+    ls_run *run = k->run;
+    ls_checkpoint *best = NULL;
+    ls_status status = ls_checkpoint_open(path, &best);
+    if (status == LS_OK)
+        status = ls_run_state_load(best, path, &run->model, &run->config, run->arena_host,
+                                   run->statistics_host);
+    ls_checkpoint_close(best);
+    return status;
 }
 
 /* What the main thread returns to the caller. Rank 0 only. */
@@ -286,7 +310,11 @@ static ls_status fill_result(ls_rank *k)
 {
     ls_run *run = k->run;
     ls_train_result *result = run->result;
-    LS_TRY(fetch_state(k));
+    const bool restore = run->config.restore_best && k->progress.best.epoch > 0
+                         && ls_run_folder_has_checkpoint(run->folder, "best");
+    snprintf(result->checkpoint, sizeof result->checkpoint, "%s",
+             ls_run_folder_checkpoint(run->folder, restore ? "best" : "last"));
+    LS_TRY(restore ? fetch_best(k, result->checkpoint) : fetch_state(k));
     const ls_run_state state = describe_state(k);
     ls_run_digests digests;
     LS_TRY(ls_run_state_sha256(&state, &digests));
@@ -302,9 +330,10 @@ static ls_status fill_result(ls_rank *k)
     result->samples_per_second = k->time.steps > 0 ? (double)k->samples / k->time.steps : 0;
     result->time = k->time;
     result->reached_until = k->reached;
-    result->stopped_by_signal = k->stop;
-    snprintf(result->checkpoint, sizeof result->checkpoint, "%s",
-             ls_run_folder_checkpoint(run->folder, "last"));
+    result->stopped_early = k->stopped_early;
+    result->stopped_by_signal = k->stop && !k->out_of_time;
+    result->out_of_time = k->out_of_time;
+    result->restored_best = restore;
     return LS_OK;
 }
 
@@ -325,6 +354,7 @@ ls_status ls_rank_run(int rank, void *run)
     ls_rank *k = &shared->rank[rank];
     const uint64_t every = shared->config.save_every;
     LS_TRY(start_alike(k));
+    k->stopped_early = ls_callbacks_stops(&k->progress.callbacks, &shared->config);
     k->reached = has_ended_well(k);
     while (!is_finished(k)) {
         LS_TRY(take_step(k));

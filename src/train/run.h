@@ -52,6 +52,8 @@ typedef struct {
     int next_bucket;              /* of this step: the first that has not been exchanged */
     bool stop;                    /* shared decision: finish after this step */
     bool reached;                 /* --until holds */
+    bool stopped_early;           /* --early-stop has run out of patience */
+    bool out_of_time;             /* rank 0: --time-limit is why `stop` is set */
     bool told_skipped;            /* that steps are skipped has been said */
     double epoch_seconds;         /* of steps of this epoch, in this run */
     uint64_t epoch_samples, samples; /* trained in this epoch, and in all, in this run */
@@ -83,6 +85,8 @@ struct ls_run {
     float *statistics_host;       /* owned; rank 0's copy of the moving statistics */
     float **diverged;             /* owned; [world_size] written when replicas disagree */
     ls_run_folder *folder;
+    const char *monitor;          /* the column that decides (callbacks.h) */
+    double begin;                 /* ls_clock when the run was opened */
     const ls_observer *observer;
     ls_train_result *result;
     char numerics_class[128], world[64], schedule[128], resume_line[512], resume_path[1200];

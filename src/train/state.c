@@ -161,11 +161,18 @@ static const char *const saved_key[LS_SAVED_COUNT] = {
     [LS_SAVED_IDENTITY] = "data_identity", [LS_SAVED_CLASS] = "class", [LS_SAVED_WORLD] = "world",
 };
 
+static void write_callbacks(const ls_callback_state *c, char *out, size_t bytes)
+{
+    snprintf(out, bytes, "%.17g %.17g %" PRIu64 " %.17g %" PRIu64 " %" PRIu64 " %.17g", c->best,
+             c->stop_best, c->stop_wait, c->plateau_best, c->plateau_wait, c->plateau_cooldown,
+             c->rate_factor);
+}
+
 static ls_status save_with_config(const char *path, const ls_run_state *state,
                                   const ls_saved_tensor *tensor, int count, const char *config)
 {
     const ls_progress *p = state->progress;
-    char step[24], epoch[24], step_of_epoch[24], sums[160], guard[96];
+    char step[24], epoch[24], step_of_epoch[24], sums[160], guard[96], callbacks[160];
     char best[LINE_BYTES], last[LINE_BYTES];
     snprintf(step, sizeof step, "%" PRIu64, p->step);
     snprintf(epoch, sizeof epoch, "%" PRIu64, p->epoch);
@@ -175,13 +182,14 @@ static ls_status save_with_config(const char *path, const ls_run_state *state,
              p->sums.top);
     snprintf(guard, sizeof guard, "%.17g %" PRIu64 " %" PRIu64 " %" PRIu64, p->guard.loss_scale,
              p->guard.clean_steps, p->guard.failed_in_row, p->guard.failed);
+    write_callbacks(&p->callbacks, callbacks, sizeof callbacks);
     write_line(&p->best, best);
     write_line(&p->last, last);
     const ls_saved_text text[] = {
         { "format", format_name },
         { saved_key[LS_SAVED_CLASS], state->numerics_class },
         { "step", step }, { "epoch", epoch }, { "step_of_epoch", step_of_epoch },
-        { "epoch_sums", sums }, { "guard", guard }, { "best", best }, { "last", last },
+        { "epoch_sums", sums }, { "guard", guard }, { "callbacks", callbacks }, { "best", best }, { "last", last },
         { saved_key[LS_SAVED_WORLD], state->world },
         { saved_key[LS_SAVED_DATA], state->data },
         { saved_key[LS_SAVED_IDENTITY], state->data_identity },
@@ -242,6 +250,22 @@ static ls_status read_guard(ls_guard_state *g, const ls_checkpoint *checkpoint, 
     return LS_OK;
 }
 
+static ls_status read_callbacks(ls_callback_state *c, const ls_checkpoint *checkpoint,
+                                const char *path)
+{
+    const char *text = ls_checkpoint_text(checkpoint, "callbacks");
+    double x[7];
+    if (!text) return missing_text(path, "callbacks");
+    if (read_numbers(text, x, 7) != 7 || !is_count(x[2]) || !is_count(x[4]) || !is_count(x[5]) ||
+        !(x[6] >= 0 && x[6] <= 1))
+        return ls_fail(LS_ERR_FORMAT, "%s: callbacks \"%.120s\": expected 7 numbers, three counts "
+                       "and a factor of at most 1 among them", path, text);
+    *c = (ls_callback_state){ .best = x[0], .stop_best = x[1], .stop_wait = (uint64_t)x[2],
+                              .plateau_best = x[3], .plateau_wait = (uint64_t)x[4],
+                              .plateau_cooldown = (uint64_t)x[5], .rate_factor = x[6] };
+    return LS_OK;
+}
+
 static ls_status read_progress(ls_progress *p, const ls_checkpoint *checkpoint, const char *path)
 {
     LS_TRY(read_count(checkpoint, path, "step", &p->step));
@@ -260,7 +284,8 @@ static ls_status read_progress(ls_progress *p, const ls_checkpoint *checkpoint, 
     p->sums = (ls_epoch_sums){ .loss = x[0], .error = x[1], .square = x[2],
                                .samples = (int64_t)x[3], .correct = (int64_t)x[4],
                                .top = (int64_t)x[5] };
-    return read_guard(&p->guard, checkpoint, path);
+    LS_TRY(read_guard(&p->guard, checkpoint, path));
+    return read_callbacks(&p->callbacks, checkpoint, path);
 }
 
 static ls_status check_format(const ls_checkpoint *checkpoint, const char *path)

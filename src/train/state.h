@@ -5,7 +5,8 @@
  *   optimizer/<slot>/<layer>/<name>  momentum; m, v; square
  *   optimizer/ema/<layer>/<name>     with --ema: the moving average of the weights
  *   statistics/<layer>/<name>        batch normalisation's moving mean and variance
- *   __metadata__                     step, epoch, step_of_epoch, epoch_sums, guard, best, last,
+ *   __metadata__                     step, epoch, step_of_epoch, epoch_sums, guard, callbacks, best,
+ *                                    last,
  *   config,
  *                                    model, model_name, data, data_identity, class, world, format
  *
@@ -17,6 +18,7 @@
 #define LS_TRAIN_STATE_H
 
 #include "io/checkpoint.h"
+#include "train/callbacks.h"
 #include "train/config.h"
 #include "train/metrics.h"
 #include "train/model.h"
@@ -38,6 +40,7 @@ typedef struct {
     uint64_t step_of_epoch;    /* batches of this epoch that were consumed */
     ls_epoch_sums sums;        /* of this epoch so far */
     ls_guard_state guard;
+    ls_callback_state callbacks;
     ls_history_line best;      /* epoch 0: none yet */
     ls_history_line last;      /* epoch 0: none yet */
 } ls_progress;

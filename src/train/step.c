@@ -251,7 +251,8 @@ static ls_status update(ls_rank *k)
     ls_replica *r = &k->replica;
     ls_step_numbers *n = &k->numbers;
     double mark = ls_clock();
-    n->lr = ls_config_rate(&run->config, k->progress.step);
+    n->lr = ls_callbacks_rate(&k->progress.callbacks, &run->config,
+                              ls_config_rate(&run->config, k->progress.step));
     if (n->failed) return ls_guard_undo(k);
     if (n->skipped) return ls_replica_commit_statistics(r, false);
     const ls_optimizer_state before = k->optimizer;
@@ -361,14 +362,18 @@ ls_status ls_weights_compare(ls_rank *k, uint64_t digest, bool want_stop)
     return LS_OK;
 }
 
-/* Rank 0 alone hears of signals; everybody learns of it here. */
+/* Rank 0 alone hears of signals and of the time; everybody learns of it here. */
 static ls_status agree(ls_rank *k)
 {
     const ls_observer *observer = k->run->observer;
     const uint64_t every = k->run->config.check_every, step = k->progress.step + 1;
     const bool checked = every > 0 && step % every == 0;
-    const bool want_stop = k->rank == 0 && observer->should_stop
+    const double limit = k->run->config.time_limit_s;
+    k->out_of_time = k->rank == 0 && limit > 0 && ls_clock() - k->run->begin >= limit;
+    const bool signalled = k->rank == 0 && observer->should_stop
                            && observer->should_stop(observer->context);
+    const bool want_stop = signalled || k->out_of_time;
+    k->out_of_time = k->out_of_time && !signalled;
     double mark = ls_clock();
     LS_TRY(ls_weights_compare(k, checked ? k->numbers.digest : 0, want_stop));
     k->line.exchange += lap(&mark);

@@ -86,6 +86,16 @@ static ls_status check_class(const ls_run *run, const ls_saved_run *saved)
                    run->resume_path, stored, ours);
 }
 
+/* Has this run the column of history.csv that an option names? */
+static ls_status check_column(const ls_run *run, const char *option, const char *column,
+                              bool has_test)
+{
+    if (ls_history_has(column, &run->metrics, has_test)) return LS_OK;
+    return ls_fail(LS_ERR_ARGUMENT, "--%s %s: this run has no such column (loss, %s%s)", option,
+                   column, run->metrics.name[0],
+                   has_test ? ", and both with val_" : "; there is no test part");
+}
+
 static ls_status open_data_and_model(ls_run *run, const ls_saved_run *saved)
 {
     ls_config *config = &run->config;
@@ -105,12 +115,11 @@ static ls_status open_data_and_model(ls_run *run, const ls_saved_run *saved)
     LS_TRY(ls_metric_list_init(&run->metrics, config->metrics, data, run->model.loss));
     LS_TRY(ls_class_weights_create(config->class_weights, run->dataset, &run->class_weight));
     LS_TRY(ls_rules_create(config, &run->model, &run->rule));
-    if (config->until.metric[0]
-        && !ls_history_has(config->until.metric, &run->metrics, data->count[LS_PART_TEST] > 0))
-        return ls_fail(LS_ERR_ARGUMENT, "--until %s: this run has no such column (loss, %s%s)",
-                       config->until.metric, run->metrics.name[0],
-                       data->count[LS_PART_TEST] > 0 ? ", and both with val_"
-                                                     : "; there is no test part");
+    const bool has_test = data->count[LS_PART_TEST] > 0;
+    run->monitor = ls_callbacks_monitor(config, has_test);
+    LS_TRY(check_column(run, "monitor", run->monitor, has_test));
+    if (config->until.metric[0])
+        LS_TRY(check_column(run, "until", config->until.metric, has_test));
     return LS_OK;
 }
 
@@ -190,13 +199,20 @@ static ls_status load_state(ls_run *run, const ls_checkpoint *resumed)
     return LS_OK;
 }
 
+/* What a new run's steps and epochs count from. */
+static void start_counting(ls_progress *p, ls_precision precision)
+{
+    p->guard.loss_scale = ls_first_loss_scale(precision);
+    p->callbacks = ls_callbacks_first();
+}
+
 static void set_progress(ls_run *run, const ls_progress *start)
 {
     for (int r = 0; r < run->world_size; r++) {
         ls_progress *p = &run->rank[r].progress;
         *p = *start;
         if (!run->resume_path[0])
-            p->guard.loss_scale = ls_first_loss_scale(run->config.precision);
+            start_counting(p, run->config.precision);
         ls_history_name(&p->best, &run->metrics);
         ls_history_name(&p->last, &run->metrics);
         run->rank[r].optimizer = ls_optimizer_state_at(&run->config, start->step);
@@ -396,6 +412,7 @@ ls_status ls_train(const ls_config *config, const ls_observer *observer, ls_trai
     *result = (ls_train_result){ .epochs = 0 };
     run->config = *config;
     run->observer = observer;
+    run->begin = ls_clock();
     run->result = result;
     ls_status status = open_run(run);
     if (status == LS_OK) {

@@ -81,7 +81,8 @@ typedef struct {
     ls_time_split time;
     char weights_sha256[65], optimizer_sha256[65], statistics_sha256[65]; /* or "" */
     char checkpoint[1200];            /* last.safetensors; "" if none was written */
-    bool reached_until, stopped_by_signal;
+    bool reached_until, stopped_by_signal, stopped_early, out_of_time;
+    bool restored_best;               /* weights, statistics and checkpoint are the best epoch's */
 } ls_train_result;
 
 /* Errors: any class; the first cause. On failure nothing that was saved is lost. */

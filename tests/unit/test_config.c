@@ -40,7 +40,9 @@ static void test_the_table_has_every_documented_option_once(void **state)
         "schedule", "warmup", "l1", "l2", "p2p", "out", "resume", "init", "until", "check-every",
         "save-every", "timeout", "explain-step", "shuffle", "drop-remainder", "lr-scale",
         "base-batch", "rho", "weight-decay", "clip-value", "clip-norm", "clip-global-norm", "ema",
-        "rules", "nonfinite", "batchnorm", "class-weights", "metrics", "augment",
+        "rules", "nonfinite", "monitor", "early-stop", "min-delta",
+        "restore-best", "plateau", "plateau-factor", "plateau-delta", "plateau-cooldown",
+        "plateau-min", "keep", "time-limit", "batchnorm", "class-weights", "metrics", "augment",
     };
     size_t count = 0;
     for (const ls_option *o = ls_option_table(); o->name; o++, count++) {
@@ -426,9 +428,11 @@ static void test_what_makes_the_bits_may_not_change_on_resumption(void **state)
         "clip-global-norm", "ema", "rules",
         "global-batch", "optimizer", "lr", "momentum", "beta1", "beta2", "epsilon", "schedule",
         "warmup", "l1", "l2", "shards", "reduction", "order", "precision", "seed", "shuffle",
-        "drop-remainder", "batchnorm", "class-weights", "metrics", "augment", NULL
+        "drop-remainder", "batchnorm", "class-weights", "metrics", "augment", "monitor", "plateau",
+        "plateau-factor", "plateau-delta", "plateau-cooldown", "plateau-min", NULL
     };
-    static const char *const extend[] = { "epochs", "steps", "until", NULL };
+    static const char *const extend[] = { "epochs", "steps", "until", "early-stop", "min-delta",
+                                         NULL };
     for (const ls_option *o = ls_option_table(); o->name; o++) {
         ls_option_change want = LS_OPTION_FREE;
         for (int i = 0; bits[i]; i++) {

@@ -200,7 +200,7 @@ static void forge(const char *from, const char *to, const char *key, const char 
 {
     enum { TENSORS_MAX = 32 };
     static const char *const keys[] = { "format", "class", "step", "epoch", "step_of_epoch",
-                                        "epoch_sums", "guard", "best", "last", "world",
+                                        "epoch_sums", "guard", "callbacks", "best", "last", "world",
                                         "data", "data_identity", "model_name", "model", "config" };
     enum { KEY_COUNT = sizeof keys / sizeof keys[0] };
     ls_checkpoint *checkpoint;
@@ -240,6 +240,8 @@ static void test_a_checkpoint_that_makes_no_sense_is_refused_by_name(void **stat
         { "epoch_sums", "1 0 1 -5 nan", "counts among them whole" },
         { "guard", "0.5 0 0 0", "a loss scale of 1 to 2^24" },
         { "guard", "2 0 0 -1", "three counts" },
+        { "callbacks", "nan nan 0 nan 0 0 2", "a factor of at most 1" },
+        { "callbacks", "nan nan 0", "7 numbers" },
         { "best", "1e300 1 1 1 1 1 1 1 1 1 1", "counts among them whole" },
         { "last", "1 2", "11 or more" },
         { "config", "lr nan\n", "its configuration: line:1: --lr" },
