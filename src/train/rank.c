@@ -179,8 +179,8 @@ static void tell_slower(const ls_rank *k)
     char text[160];
     const ls_run *run = k->run;
     if (!run->observer->note) return;
-    snprintf(text, sizeof text, "%s has not become better for %" PRIu64 " epochs: the learning rate "
-             "is now %g times the schedule's", run->monitor, run->config.plateau,
+    snprintf(text, sizeof text, "%s has not become better for %" PRIu64 " epochs: the learning "
+             "rate is now %g times the schedule's", run->monitor, run->config.plateau,
              k->progress.callbacks.rate_factor);
     run->observer->note(run->observer->context, text);
 }
@@ -288,7 +288,8 @@ static bool is_finished(const ls_rank *k)
 {
     const ls_config *config = &k->run->config;
     const ls_progress *p = &k->progress;
-    return k->stop || k->reached || k->stopped_early || (config->epochs > 0 && p->epoch >= config->epochs)
+    return k->stop || k->reached || k->stopped_early
+           || (config->epochs > 0 && p->epoch >= config->epochs)
            || (config->steps > 0 && p->step >= config->steps);
 }
 

@@ -5,7 +5,8 @@
  *   optimizer/<slot>/<layer>/<name>  momentum; m, v; square
  *   optimizer/ema/<layer>/<name>     with --ema: the moving average of the weights
  *   statistics/<layer>/<name>        batch normalisation's moving mean and variance
- *   __metadata__                     step, epoch, step_of_epoch, epoch_sums, guard, callbacks, best,
+ *   __metadata__                     step, epoch, step_of_epoch, epoch_sums, guard, callbacks,
+ *   best,
  *                                    last,
  *   config,
  *                                    model, model_name, data, data_identity, class, world, format

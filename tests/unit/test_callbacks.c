@@ -76,7 +76,8 @@ static void test_patience_counts_whole_epochs_in_a_row_that_were_not_better_by_m
 static void test_a_plateau_slows_down_then_cools(void **state)
 {
     (void)state;
-    const ls_config c = config_of("plateau=2 plateau-factor=0.5 plateau-delta=0 plateau-cooldown=2");
+    const ls_config c = config_of("plateau=2 plateau-factor=0.5 plateau-delta=0 "
+                                  "plateau-cooldown=2");
     ls_callback_state s = ls_callbacks_first();
     static const struct {
         double value, factor;
