@@ -48,11 +48,21 @@ ls_status ls_resume_find(const ls_config *config, char *path, size_t bytes)
     return LS_OK;
 }
 
+/* A cosine without a length lasts to the end of the run, and that was fixed when the run began: so
+ * the command that began it can be given again. */
+static void fix_length(ls_schedule *wanted, const ls_schedule *stored)
+{
+    if (wanted->kind == LS_SCHEDULE_COSINE && wanted->steps == 0
+        && stored->kind == LS_SCHEDULE_COSINE)
+        wanted->steps = stored->steps;
+}
+
 ls_status ls_resume_config(ls_config *config, const ls_saved_run *saved, int world_size)
 {
     const ls_option *table = ls_option_table();
     ls_config merged = saved->config, wanted = *config;
     ls_config_fill(&wanted, world_size);
+    fix_length(&wanted.schedule, &saved->config.schedule);
     for (int i = 0; table[i].name; i++) {
         const ls_option *option = &table[i];
         char stored[LS_TEXT_BYTES], given[LS_TEXT_BYTES];

@@ -311,6 +311,34 @@ static void test_what_would_change_bits_is_refused_and_shown(void **state)
     training_destroy(t);
 }
 
+/* What a unit file calls after a power cut: the same words, whether there is something to go on
+ * with or not. */
+static void test_the_command_that_began_a_run_continues_it(void **state)
+{
+    (void)state;
+    training *t = tiny_create();
+    char weights[65];
+    training_set(t, "schedule", "cosine");
+    training_set(t, "warmup", "2");
+    training_set(t, "optimizer", "adamw");
+    training_set(t, "ema", "0.9");
+    training_set(t, "clip-global-norm", "1");
+    training_set(t, "lr-scale", "linear");
+    training_set(t, "base-batch", "4");
+    training_set(t, "rules", "dense1/*=lr:0.5");
+    training_must_run(t);
+    memcpy(weights, t->result.weights_sha256, sizeof weights);
+    training_set(t, "out", training_path(t, "again"));
+    training_set(t, "resume", "auto");
+    t->stop_after = 6;
+    training_must_run(t);
+    t->stop_after = 0;
+    training_must_run(t);
+    assert_int_equal(t->step_count, 15 - 6);
+    assert_string_equal(t->result.weights_sha256, weights);
+    training_destroy(t);
+}
+
 static void test_other_data_are_refused(void **state)
 {
     (void)state;
@@ -515,6 +543,7 @@ int main(void)
         cmocka_unit_test(test_a_checkpoint_that_makes_no_sense_is_refused_by_name),
         cmocka_unit_test(test_a_start_that_fails_leaves_no_folder),
         cmocka_unit_test(test_what_would_change_bits_is_refused_and_shown),
+        cmocka_unit_test(test_the_command_that_began_a_run_continues_it),
         cmocka_unit_test(test_other_data_are_refused),
         cmocka_unit_test(test_a_longer_run_may_be_asked_for),
         cmocka_unit_test(test_a_run_that_has_reached_its_aim_does_no_more),
