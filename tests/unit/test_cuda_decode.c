@@ -75,7 +75,7 @@ static int case_bytes_anywhere(void)
 
 static void need_a_gpu(void)
 {
-    const char *why;
+    static const char *why;
     if (ls_cuda_usable_count(&why) > 0) return;
     if (getenv("LS_REQUIRE_GPU") != NULL) fail_msg("no usable GPU: %s", why);
     skip();
