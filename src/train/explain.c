@@ -77,6 +77,7 @@ static ls_status run_shard(ls_rank *k, int pass, int leaf)
     input.index += first;
     if (input.label) input.label += first;
     if (input.target) input.target += first * data->outputs;
+    if (input.weight) input.weight += first;
     const ls_fold fold = { .leaf_count = 1, .piece_count = 1, .slot_count = 1,
                            .shard = { whole->shard[leaf] }, .sample = { 0, count } };
     input.kind = LS_PASS_REPEATED;

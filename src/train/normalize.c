@@ -6,7 +6,7 @@
  *     backward       S1, S2                                         S1, S2: the gradient of x
  *
  * With statistics by shard a shard reads its own row. The rows are gathered all the same, for the
- * moving statistics; sums of the backward pass are not.
+ * moving statistics, in the last pass of a step; sums of the backward pass are not.
  *
  * n of a shard is a matter of counting: its samples (0 if it is not in this pass) times the places
  * of the layer's output. Every rank knows it for all shards.
@@ -18,7 +18,9 @@ static ls_batchnorm_shape shape_of(const ls_layer *layer)
     return (ls_batchnorm_shape){ layer->out.height, layer->out.width, layer->out.channels };
 }
 
-/* n of every shard in this pass. */
+enum { ALL_PASSES = -1 };
+
+/* n of every shard that takes part in `pass`. */
 static void count_values(const ls_replica *r, const ls_layer *layer, int pass, size_t *n)
 {
     const ls_replica_config *config = r->config;
@@ -26,7 +28,8 @@ static void count_values(const ls_replica *r, const ls_layer *layer, int pass, s
     for (int s = 0; s < config->shard_count; s++) {
         const size_t begin = ls_shard_begin(s, r->batch_samples, config->shard_count);
         const size_t end = ls_shard_begin(s + 1, r->batch_samples, config->shard_count);
-        n[s] = s % config->accumulate == pass ? (end - begin) * places : 0;
+        const bool takes_part = pass == ALL_PASSES || s % config->accumulate == pass;
+        n[s] = takes_part ? (end - begin) * places : 0;
     }
 }
 
@@ -51,27 +54,51 @@ static ls_batchnorm_statistics_of statistics_of(const ls_replica *r, const ls_la
     return of;
 }
 
-/* This rank's rows, then all ranks', then their merge; and the moving statistics move. */
-static ls_status take_statistics(ls_replica *r, const ls_layer *layer, const ls_norm_state *norm,
-                                 const ls_pass_input *input, const ls_fold *fold, const float *x)
+/* Merge the rows of the shards of `pass`; `mean` and `variance` move. */
+static ls_status merge_rows(ls_replica *r, const ls_layer *layer, const ls_norm_state *norm,
+                            int pass, float *mean, float *variance)
 {
-    const ls_model *model = r->config->model;
-    const size_t channels = layer->out.channels;
-    LS_TRY(ls_batchnorm_statistics(&r->compute, &(ls_batchnorm_statistics_args){
-        .shape = shape_of(layer), .fold = fold, .x = x, .row = norm->rows }));
-    LS_TRY(r->exchange.gather(r->exchange.context, norm->rows, 2 * channels * sizeof(float)));
     ls_batchnorm_merge_args merge = {
-        .channels = channels,
+        .channels = layer->out.channels,
         .shard_count = r->config->shard_count,
         .row = norm->rows,
         .by_shard = r->config->shard_statistics,
         .one_minus_momentum = (float)(1 - layer->momentum),
         .merged = norm->merged,
-        .moving_mean = r->moved + model->statistic[layer->mean].begin,
-        .moving_variance = r->moved + model->statistic[layer->variance].begin,
+        .moving_mean = mean,
+        .moving_variance = variance,
     };
-    count_values(r, layer, input->pass, merge.n);
+    count_values(r, layer, pass, merge.n);
     return ls_batchnorm_merge(&r->compute, &merge);
+}
+
+/* This rank's rows, then all ranks', then their merge; and the moving statistics move. By shard a
+ * pass needs its own rows only, so they move once, with those of all passes. */
+static ls_status take_statistics(ls_replica *r, const ls_layer *layer, const ls_norm_state *norm,
+                                 const ls_pass_input *input, const ls_fold *fold, const float *x)
+{
+    const ls_model *model = r->config->model;
+    const bool by_shard = r->config->shard_statistics;
+    LS_TRY(ls_batchnorm_statistics(&r->compute, &(ls_batchnorm_statistics_args){
+        .shape = shape_of(layer), .fold = fold, .x = x, .row = norm->rows }));
+    if (by_shard && input->pass < r->config->accumulate - 1) return LS_OK;
+    LS_TRY(r->exchange.gather(r->exchange.context, norm->rows,
+                              2 * layer->out.channels * sizeof(float)));
+    return merge_rows(r, layer, norm, by_shard ? ALL_PASSES : input->pass,
+                      r->moved + model->statistic[layer->mean].begin,
+                      r->moved + model->statistic[layer->variance].begin);
+}
+
+/* The merged row of a pass that is repeated, which may not be the last one; all rows are here yet.
+ * Nothing moves but memory that the backward pass writes anew. */
+static ls_status retake_statistics(ls_replica *r, const ls_layer *layer, const ls_norm_state *norm,
+                                   const ls_pass_input *input)
+{
+    const size_t channels = layer->out.channels;
+    if (r->config->shard_statistics) return LS_OK;
+    LS_TRY(ls_fill(&r->compute, norm->merged_sums, 0, 2 * channels * sizeof(float)));
+    return merge_rows(r, layer, norm, input->pass, norm->merged_sums,
+                      norm->merged_sums + channels);
 }
 
 ls_status ls_normalize_forward(ls_replica *r, int l, const ls_pass_input *input,
@@ -80,6 +107,8 @@ ls_status ls_normalize_forward(ls_replica *r, int l, const ls_pass_input *input,
     const ls_layer *layer = &r->config->model->layer[l];
     if (input->kind == LS_PASS_TRAINING)
         LS_TRY(take_statistics(r, layer, &r->norm[l], input, fold, x));
+    if (input->kind == LS_PASS_REPEATED)
+        LS_TRY(retake_statistics(r, layer, &r->norm[l], input));
     const ls_model *model = r->config->model;
     return ls_batchnorm(&r->compute, &(ls_batchnorm_args){
         .shape = shape_of(layer),
@@ -117,9 +146,10 @@ ls_status ls_normalize_backward(ls_replica *r, int l, const ls_pass_input *input
         .piece_stride = model->arena_floats,
     }));
     if (!dx) return LS_OK;
-    if (input->kind == LS_PASS_TRAINING && !by_shard) {
-        LS_TRY(r->exchange.gather(r->exchange.context, norm->sum_rows,
-                                  2 * channels * sizeof(float)));
+    if (!by_shard) {
+        if (input->kind == LS_PASS_TRAINING)
+            LS_TRY(r->exchange.gather(r->exchange.context, norm->sum_rows,
+                                      2 * channels * sizeof(float)));
         ls_batchnorm_merge_sums_args merge = { .channels = channels,
                                                .shard_count = r->config->shard_count,
                                                .row = norm->sum_rows,

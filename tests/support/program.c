@@ -39,6 +39,7 @@ void program_run_with(program_run *run, const char *settings, const char *argume
     run->code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     read_digest(run->text, "weights", run->weights);
     read_digest(run->text, "optimizer", run->optimizer);
+    read_digest(run->text, "statistics", run->statistics);
 }
 
 void program_show(const program_run *run)

@@ -224,6 +224,7 @@ void training_remember(const training *t, training_bits *bits)
 {
     memcpy(bits->weights, t->result.weights_sha256, sizeof bits->weights);
     memcpy(bits->optimizer, t->result.optimizer_sha256, sizeof bits->optimizer);
+    memcpy(bits->statistics, t->result.statistics_sha256, sizeof bits->statistics);
     bits->step_count = t->step_count;
     for (int s = 0; s < t->step_count; s++) bits->loss[s] = t->step[s].loss;
     bits->val_loss = t->result.last.val_loss;
@@ -241,11 +242,13 @@ bool training_same(const training *t, const training_bits *bits, const char *wha
     }
     const bool weights = strcmp(t->result.weights_sha256, bits->weights) == 0;
     const bool optimizer = strcmp(t->result.optimizer_sha256, bits->optimizer) == 0;
+    const bool statistics = strcmp(t->result.statistics_sha256, bits->statistics) == 0;
     const double val_loss = t->result.last.val_loss;
     const bool evaluation = memcmp(&val_loss, &bits->val_loss, sizeof val_loss) == 0
                             || (val_loss != val_loss && bits->val_loss != bits->val_loss);
-    if (!weights || !optimizer || !evaluation)
-        fprintf(stderr, "%s: other%s%s%s\n", what, weights ? "" : " weights",
-                optimizer ? "" : " slots", evaluation ? "" : " val_loss");
-    return weights && optimizer && evaluation;
+    if (!weights || !optimizer || !statistics || !evaluation)
+        fprintf(stderr, "%s: other%s%s%s%s\n", what, weights ? "" : " weights",
+                optimizer ? "" : " slots", statistics ? "" : " statistics",
+                evaluation ? "" : " val_loss");
+    return weights && optimizer && statistics && evaluation;
 }

@@ -67,7 +67,7 @@ const char *training_pictures(training *t, uint32_t count);
 
 /* The bits of a run: what may not differ, however its work was shared out. */
 typedef struct {
-    char weights[65], optimizer[65];
+    char weights[65], optimizer[65], statistics[65];
     int step_count;
     double loss[TRAINING_STEPS_MAX], val_loss;
 } training_bits;
