@@ -5,7 +5,7 @@
  * shards alone and keeps one gradient: that of the element of the first kernel whose combined
  * gradient is largest. A shard's sum does not depend on what else a pass holds, so these are the
  * very numbers that were combined; the page folds them again and shows that they give the same sum.
- * Batch normalisation by the whole batch meets the statistics of the shard's pass again (normalize.h).
+ * Batch normalisation meets the statistics of the shard's whole pass again (normalize.h).
  */
 #ifndef LS_TRAIN_EXPLAIN_H
 #define LS_TRAIN_EXPLAIN_H

@@ -9,8 +9,8 @@
 #include "train/replica.h"
 
 /* y of layer `l` from x. In a training pass the shards' statistics are computed and exchanged with
- * the other ranks, and the moving ones move (in `moved`). Collective then. `fold`: of the pass;
- * NULL in inference. */
+ * the other ranks, and the moving ones move (in `moved`). Collective then. In a repeated pass
+ * those of its whole pass are merged again. `fold`: of the pass; NULL in inference. */
 LS_MUST_USE ls_status ls_normalize_forward(ls_replica *r, int l, const ls_pass_input *input,
                                            const ls_fold *fold, const float *x, float *y);
 
