@@ -39,8 +39,8 @@ SOURCES = {
               "model_parse model_shapes model_words normalize optimizer rank replica resume rules "
               "schedule scores state step storage trainer"),
     "cli": ("bench bench_allreduce bench_exchange bench_kernel_run bench_kernels bench_step "
-            "console contact_sheet data devices eval glyph options predict report scratch_folder "
-            "show signals train verify"),  # without main.c, which is not part of the library
+            "console contact_sheet data devices eval glyph ladder options predict report "
+            "rung_batch rung_bits rung_speed scratch_folder show signals train verify"),  # without main.c, which is not part of the library
 }
 # One micro-kernel source per op, compiled once per instruction set (src/kernels/host/host.h).
 HOST_KERNELS = ("activation arena batch_sum batchnorm batchnorm_sums conv decode dropout "
