@@ -102,8 +102,8 @@ static void print_comparison(const ls_recorded_run *fixed, const ls_recorded_run
     print_number("val_", "loss", f->val_loss, s->val_loss);
     for (int m = 0; m < f->metric_count; m++)
         print_number("val_", f->metric_name[m], f->val_metric[m], s->val_metric[m]);
-    printf("     These are two different trainings: other updates, other weights. Each has the\n"
-           "     same bits for any number of replicas; how far apart they are is the last column.\n");
+    printf("     These are two different trainings: other updates, other weights. Each has the same\n"
+           "     bits for any number of replicas; how far apart they are is the last column.\n");
 }
 
 ls_status ls_rung_batch(ls_ladder *l)
