@@ -14,6 +14,7 @@
 enum { CARVE_UNIT = 128 }; /* bytes: an arena's alignment, and a GPU's cache line */
 
 #define BOUNCE_BYTES ((size_t)1 << 20)
+#define EVALUATION_BYTES ((size_t)64 << 20) /* of activations, for the sake of an evaluation */
 
 typedef struct {
     char *base;     /* NULL: count only */
@@ -56,11 +57,22 @@ static size_t pass_rows_max(int shard_count, int world_size, int rank, int accum
     return most;
 }
 
+/* Rows that an evaluation is given where training asks for fewer: `capacity_min`, or as many as keep
+ * activations small. Few rows cost time, not bits. */
+static size_t evaluation_rows(const ls_replica_config *config)
+{
+    size_t sample = 1; /* floats of all layers */
+    for (int l = 0; l < config->model->layer_count; l++)
+        sample += ls_shape_floats(config->model->layer[l].out);
+    const size_t affordable = max_size(EVALUATION_BYTES / (sample * sizeof(float)), 1);
+    return affordable < config->capacity_min ? affordable : config->capacity_min;
+}
+
 static size_t pass_capacity(const ls_replica_config *config, int rank)
 {
     const size_t rows = pass_rows_max(config->shard_count, config->world_size, rank,
                                       config->accumulate, config->global_batch);
-    return max_size(rows, config->capacity_min);
+    return max_size(rows, evaluation_rows(config));
 }
 
 static size_t batch_capacity(const ls_replica_config *config, int rank)

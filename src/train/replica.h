@@ -42,7 +42,7 @@ typedef struct {
     const float *table;   /* ls_dataset_table: borrowed, host memory; NULL where data are f32 */
     int world_size, shard_count, accumulate;
     size_t global_batch;
-    size_t capacity_min;  /* rows that evaluation wants at least; 0: none */
+    size_t capacity_min;  /* rows that evaluation wants, if they are small; 0: none */
     bool weighted;        /* batches come with weights */
     int slot_count;       /* 0 .. LS_SLOT_MAX */
     int top_k;            /* a label among the first top_k classes counts as `top`; 0: none does */
