@@ -84,7 +84,7 @@ static const ls_option options[] = {
       LS_OPTION_BITS, COUNT(global_batch, 1, 1e9), .zero = "auto" },
     { "replica-batch", "B", "samples per replica instead: the global batch is N times that",
       "Batch", LS_OPTION_FREE, COUNT(replica_batch, 1, 1e9), .zero = "none" },
-    { "accumulate", "A", "take the shards in A passes, to save memory; same bits", "Batch",
+    { "accumulate", "A", "take the shards in A passes, to save memory; same bits but with batchnorm sync", "Batch",
       LS_OPTION_FREE, INT(accumulate, 1, LS_SHARD_MAX) },
 
     { "epochs", "E", "passes over the data (auto: 5 unless --steps)", "Length",
