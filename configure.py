@@ -103,7 +103,7 @@ TESTS = ("test_activation test_all_reduce test_arena test_augment test_batch_sum
          "test_unused "
          "test_vgpu_driver test_vgpu_launch test_vgpu_order test_vgpu_ptx test_weights test_whole")
 # check only: whole trainings, too slow under a sanitizer
-TESTS_HOST = ("test_golden test_lockstep test_npy_large")
+TESTS_HOST = ("test_golden test_golden_layers test_golden_resnet test_lockstep test_npy_large")
 # check-long: exhaustive sweeps
 TESTS_LONG = ("long_all_reduce long_conv long_gemm long_kills long_learning long_lockstep "
               "long_numerics")

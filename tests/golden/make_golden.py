@@ -7,11 +7,10 @@
 
 tests/unit/test_golden.c trains the same runs with lockstep and compares. Nothing has to be handed
 over: the first weights and the synthetic pictures are functions of a seed (Philox, docs/numerics.md
-7), computed here by the few lines below and there by the program; digits.csv is in the tree.
+7), computed here by drawn.py and there by the program; digits.csv is in the tree.
 Neither side shuffles. Agreement to 1e-4 relative is asked for, not bits: TensorFlow adds in another
 order, and not always in the same one.
 """
-import csv
 import os
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
@@ -19,51 +18,9 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 import numpy as np
 import tensorflow as tf
 
-STEPS, BATCH, SEED = 20, 32, 1
-INIT, AUGMENT = 1, 4
+from drawn import digits, glorot_uniform as glorot, pictures
 
-
-def philox(c0, c1, c2, c3, seed):
-    """Philox4x32-10 of arrays of counters; the four words as an array [..., 4]."""
-    c = [np.asarray(x, dtype=np.uint64) for x in np.broadcast_arrays(c0, c1, c2, c3)]
-    k0, k1 = np.uint64(seed & 0xFFFFFFFF), np.uint64(seed >> 32)
-    low = np.uint64(0xFFFFFFFF)
-    for _ in range(10):
-        a, b = np.uint64(0xD2511F53) * c[0], np.uint64(0xCD9E8D57) * c[2]
-        c = [(b >> np.uint64(32)) ^ c[1] ^ k0, b & low,
-             (a >> np.uint64(32)) ^ c[3] ^ k1, a & low]
-        k0 = (k0 + np.uint64(0x9E3779B9)) & low
-        k1 = (k1 + np.uint64(0xBB67AE85)) & low
-    return np.stack(c, axis=-1).astype(np.uint32)
-
-
-def words(count, purpose, layer, sample=0):
-    quads = np.arange((count + 3) // 4)
-    return philox(quads, sample, 0, purpose << 16 | layer, SEED).reshape(-1)[:count]
-
-
-def glorot(shape, fan_in, fan_out, layer):
-    """A kernel as lockstep stores it: output first."""
-    limit = np.sqrt(6.0 / (fan_in + fan_out))
-    w = words(int(np.prod(shape)), INIT, layer).astype(np.float64)
-    return (limit * (w * 2.0 ** -31 - 1)).astype(np.float32).reshape(shape)
-
-
-def digits():
-    with open("src/data/digits.csv") as file:
-        rows = [[int(x) for x in row] for i, row in enumerate(csv.reader(file)) if (i + 1) % 5]
-    a = np.array(rows[:STEPS * BATCH])
-    return (a[:, :64] / 16).astype(np.float32).reshape(-1, 8, 8, 1), a[:, 64]
-
-
-def pictures():
-    """Noise on a brightness that tells the class; record i's bytes are words of sample i."""
-    n = STEPS * BATCH
-    raw = np.stack([words(769, AUGMENT, 0, i) for i in range(n)]).view(np.uint8).reshape(n, -1)
-    label = raw[:, 0].astype(int) % 10
-    planes = (raw[:, 4:3076].astype(int) // 2 + 12 * label[:, None]).astype(np.uint8)
-    x = planes.reshape(n, 3, 32, 32).transpose(0, 2, 3, 1)
-    return (x / 255.0).astype(np.float32), label
+STEPS, BATCH = 20, 32
 
 
 def mlp(regularizer):
@@ -91,7 +48,7 @@ def run(make, data, optimizer, l2):
         weights += [k.transpose(1, 2, 3, 0) if k.ndim == 4 else k.T, np.zeros(k.shape[0])]
     model.set_weights(weights)
     model.compile(optimizer, tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    x, y = data
+    x, y = (part[:STEPS * BATCH] for part in data)
     losses = []
     for s in range(STEPS):
         part = slice(s * BATCH, (s + 1) * BATCH)
@@ -114,7 +71,7 @@ def main():
                   "nesterov": lambda: tf.keras.optimizers.SGD(0.02, momentum=0.9, nesterov=True),
                   "adamw": adamw,
                   "rmsprop": lambda: tf.keras.optimizers.RMSprop(0.001)}
-    for name, make, data in (("mlp", mlp, digits()), ("cnn", cnn, pictures())):
+    for name, make, data in (("mlp", mlp, digits()), ("cnn", cnn, pictures(STEPS * BATCH))):
         for optimizer, build in optimizers.items():
             brief = optimizer in ("nesterov", "adamw", "rmsprop")
             if brief and name == "cnn":

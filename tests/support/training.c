@@ -154,6 +154,36 @@ const char *training_weights(training *t, const char *name, const char *tensor, 
     return path;
 }
 
+/* Append tensors PREFIX/<name> of `arena` to a list; returns its new length. */
+static int append_tensors(ls_saved_tensor *list, int count, const char *prefix,
+                          const ls_parameter *parameter, int parameters, const float *arena)
+{
+    for (int p = 0; p < parameters; p++) {
+        ls_saved_tensor *saved = &list[count++];
+        *saved = (ls_saved_tensor){ .dtype = LS_DTYPE_F32, .dims = parameter[p].dims,
+                                    .data = arena + parameter[p].begin };
+        snprintf(saved->name, sizeof saved->name, "%s/%s", prefix, parameter[p].name);
+        memcpy(saved->shape, parameter[p].shape, sizeof saved->shape);
+    }
+    return count;
+}
+
+const char *training_start(training *t, const char *name, const ls_model *model,
+                           const float *weights, const float *statistics)
+{
+    const size_t most = (size_t)(model->parameter_count + model->statistic_count);
+    ls_saved_tensor *list = calloc(most + 1, sizeof *list);
+    if (!list) abort();
+    int count = append_tensors(list, 0, "weights", model->parameter, model->parameter_count,
+                               weights);
+    count = append_tensors(list, count, "statistics", model->statistic, model->statistic_count,
+                           statistics);
+    const char *path = training_path(t, name);
+    if (ls_checkpoint_save(path, list, count, NULL, 0) != LS_OK) give_up(name);
+    free(list);
+    return path;
+}
+
 void training_tensor(training *t, const char *tensor, float *x, size_t count)
 {
     ls_checkpoint *checkpoint = NULL;

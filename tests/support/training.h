@@ -54,6 +54,11 @@ void training_must_run(training *t);
 const char *training_weights(training *t, const char *name, const char *tensor, size_t out,
                              size_t in, const float *values);
 
+/* A checkpoint named `name` in the folder with all weights and moving statistics of a model, from
+ * arenas as model.h lays them out: what `init` takes. Its path. */
+const char *training_start(training *t, const char *name, const ls_model *model,
+                           const float *weights, const float *statistics);
+
 /* An ls_stuck_fn: writes the error to stderr and ends the process with code 5. */
 void training_stuck(void);
 
