@@ -106,7 +106,7 @@ TESTS = ("test_activation test_all_reduce test_arena test_augment test_batch_sum
 TESTS_HOST = ("test_golden test_golden_layers test_golden_resnet test_lockstep test_npy_large")
 # check-long: exhaustive sweeps
 TESTS_LONG = ("long_all_reduce long_conv long_gemm long_kills long_learning long_lockstep "
-              "long_numerics")
+              "long_numerics long_residual")
 # These run the program itself, $LOCKSTEP.
 TESTS_OF_PROGRAM = "test_bench test_cli long_kills"
 # These open the virtual GPU, $LOCKSTEP_VGPU_LIBRARY, or link what it is made of.
@@ -114,8 +114,8 @@ TESTS_OF_VGPU = "test_vgpu_driver test_vgpu_launch test_vgpu_order test_vgpu_ptx
 
 # check-cuda, check-cuda-asan, check-cuda-tsan: on the virtual GPU
 TESTS_CUDA = ("test_cuda_batchnorm test_cuda_conformance test_cuda_decode test_cuda_device "
-              "test_cuda_elements test_cuda_format16 test_cuda_products test_cuda_tensors "
-              "test_cuda_train test_cuda_waits")
+              "test_cuda_elements test_cuda_format16 test_cuda_products test_cuda_resnet "
+              "test_cuda_tensors test_cuda_train test_cuda_waits")
 # check-cuda-long; the second list also with sanitizers
 TESTS_CUDA_LONG = "long_cuda_faults"
 TESTS_CUDA_LONG_ALL = "long_cuda_steps"

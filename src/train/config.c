@@ -84,7 +84,8 @@ static const ls_option options[] = {
       LS_OPTION_BITS, COUNT(global_batch, 1, 1e9), .zero = "auto" },
     { "replica-batch", "B", "samples per replica instead: the global batch is N times that",
       "Batch", LS_OPTION_FREE, COUNT(replica_batch, 1, 1e9), .zero = "none" },
-    { "accumulate", "A", "take the shards in A passes, to save memory; same bits but with batchnorm sync", "Batch",
+    { "accumulate", "A", "take the shards in A passes, to save memory; same bits but with "
+      "batchnorm sync", "Batch",
       LS_OPTION_FREE, INT(accumulate, 1, LS_SHARD_MAX) },
 
     { "epochs", "E", "passes over the data (auto: 5 unless --steps)", "Length",
@@ -162,8 +163,8 @@ static const ls_option options[] = {
       LS_OPTION_BITS, INT(shards, 1, LS_SHARD_MAX) },
     { "reduction", "mean|weighted-mean|sum", "what the summed loss is divided by", "Numerics",
       LS_OPTION_BITS, CHOICE(reduction, reductions, LS_REDUCTION_SUM) },
-    { "batchnorm", "sync|shard", "statistics of the whole batch, or of each shard", "Numerics",
-      LS_OPTION_BITS, CHOICE(batchnorm, batchnorms, LS_BATCHNORM_SHARD) },
+    { "batchnorm", "sync|shard", "statistics of the whole batch (of a pass), or of each shard",
+      "Numerics", LS_OPTION_BITS, CHOICE(batchnorm, batchnorms, LS_BATCHNORM_SHARD) },
     { "order", "exact|fast", "exact: the same bits for any number of replicas", "Numerics",
       LS_OPTION_BITS, CHOICE(order, orders, LS_ORDER_FAST) },
     { "precision", "f32|bf16|f16", "how activations and kernels are kept", "Numerics",

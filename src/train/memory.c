@@ -88,9 +88,9 @@ const char *ls_memory_part(const ls_rank_memory *rank, int part, size_t *bytes)
     return all[part].name;
 }
 
-ls_status ls_memory_compare(const ls_config *config, const ls_rank_memory *fullest,
-                            const char *place, bool is_gpu, size_t needed, size_t room,
-                            const char *why)
+ls_status ls_memory_compare(const ls_config *config, const ls_model *model,
+                            const ls_rank_memory *fullest, const char *place, bool is_gpu,
+                            size_t needed, size_t room, const char *why)
 {
     if (needed <= room) return LS_OK;
     char text[LS_MESSAGE_BYTES] = "", remedy[100] = "", need[LS_UNIT_BYTES], have[LS_UNIT_BYTES],
@@ -102,9 +102,11 @@ ls_status ls_memory_compare(const ls_config *config, const ls_rank_memory *fulle
         snprintf(text + used, sizeof text - used, "%s%s %s", i > 0 ? ", " : "", name,
                  ls_with_unit((double)bytes, unit));
     }
+    const bool normalises = model->statistic_count > 0 && config->batchnorm == LS_BATCHNORM_SYNC;
     if (config->accumulate < config->shards)
-        snprintf(remedy, sizeof remedy, "--accumulate %d (now %d; the same result), ",
-                 config->shards, config->accumulate);
+        snprintf(remedy, sizeof remedy, "--accumulate %d (now %d; %s), ", config->shards,
+                 config->accumulate, normalises ? "but batches are normalised by pass then"
+                                                : "the same result");
     return ls_fail(LS_ERR_MEMORY, "the run does not fit: %s: needs %s, but %s %s. The fullest "
                    "replica: %.600s. To make it smaller: %sa smaller --global-batch (now %llu)%s",
                    place, ls_with_unit((double)needed, need), ls_with_unit((double)room, have),
@@ -123,8 +125,9 @@ static ls_status check_gpu(const ls_run *run, const ls_rank_memory *memory, int 
         needed += memory[r].device + memory[r].streams;
     }
     LS_TRY(ls_device_room(run->rank[rank].device, &room));
-    return ls_memory_compare(&run->config, ls_memory_fullest(memory, run->world_size),
-                             device->name, true, needed, room, "are free on it");
+    return ls_memory_compare(&run->config, &run->model,
+                             ls_memory_fullest(memory, run->world_size), device->name, true,
+                             needed, room, "are free on it");
 }
 
 ls_status ls_memory_check(ls_run *run)
@@ -142,6 +145,7 @@ ls_status ls_memory_check(ls_run *run)
     }
     ls_host_room room;
     ls_host_room_read("", &room);
-    return ls_memory_compare(&run->config, ls_memory_fullest(memory, run->world_size), "host",
-                             false, needed, room.bytes, room.why);
+    return ls_memory_compare(&run->config, &run->model,
+                             ls_memory_fullest(memory, run->world_size), "host", false, needed,
+                             room.bytes, room.why);
 }

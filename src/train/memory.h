@@ -36,9 +36,10 @@ const char *ls_memory_part(const ls_rank_memory *rank, int part, size_t *bytes);
 
 /* Does what a place needs fit? `place` is "host" or a GPU's name, `why` says what `room` is left
  * of. Errors: MEMORY, with what is needed, what is there, and what to change. */
-LS_MUST_USE ls_status ls_memory_compare(const ls_config *config, const ls_rank_memory *fullest,
-                                        const char *place, bool is_gpu, size_t needed,
-                                        size_t room, const char *why);
+LS_MUST_USE ls_status ls_memory_compare(const ls_config *config, const ls_model *model,
+                                        const ls_rank_memory *fullest, const char *place,
+                                        bool is_gpu, size_t needed, size_t room,
+                                        const char *why);
 
 /* Will a run whose devices are open fit on them, and into this machine? Errors: MEMORY, DEVICE. */
 LS_MUST_USE ls_status ls_memory_check(ls_run *run);

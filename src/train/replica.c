@@ -292,6 +292,20 @@ static ls_status alloc_host(ls_replica *r)
     return LS_OK;
 }
 
+/* The first passes of a step exchange the rows of shards that come later, too. */
+static ls_status clear_norm(ls_replica *r)
+{
+    const ls_model *model = r->config->model;
+    for (int l = 0; l < model->layer_count; l++) {
+        const size_t row = 2 * model->layer[l].out.channels * sizeof(float);
+        const size_t bytes = (size_t)r->config->shard_count * row;
+        if (!r->norm[l].rows) continue;
+        LS_TRY(ls_fill(&r->compute, r->norm[l].rows, 0, bytes));
+        LS_TRY(ls_fill(&r->compute, r->norm[l].sum_rows, 0, bytes));
+    }
+    return LS_OK;
+}
+
 /* Padding must be zero (digests, buckets), and slots start from zero. */
 static ls_status clear(ls_replica *r, int piece_count)
 {
@@ -305,6 +319,7 @@ static ls_status clear(ls_replica *r, int piece_count)
     if (r->average) LS_TRY(ls_fill(&r->compute, r->average, 0, arena));
     if (r->gradients)
         LS_TRY(ls_fill(&r->compute, r->gradients, 0, arena * (size_t)piece_count));
+    LS_TRY(clear_norm(r));
     return ls_fill(&r->compute, r->results.gradient_square, 0, r->results_bytes);
 }
 

@@ -96,6 +96,39 @@ static void test_activations_are_those_of_the_largest_pass(void **state)
     training_destroy(t);
 }
 
+/* Activations, what 16-bit classes need to compute with them in fp32 included, and their
+ * gradients, of the fullest of two replicas. */
+static size_t activation_bytes(const ls_model *model, const char *precision)
+{
+    const ls_dataset_info data = { .is_image = true, .height = 32, .width = 32, .channels = 3,
+                                   .task = LS_TASK_CLASSIFY, .classes = 10 };
+    ls_config config;
+    ls_device_list list;
+    ls_rank_memory memory[LS_WORLD_MAX];
+    ls_config_init(&config);
+    assert_int_equal(ls_config_set(&config, "precision", precision), LS_OK);
+    assert_int_equal(ls_config_set(&config, "global-batch", "128"), LS_OK);
+    assert_int_equal(ls_device_list_parse("host:2", LS_P2P_AUTO, &list), LS_OK);
+    ls_config_fill(&config, list.count);
+    assert_int_equal(ls_memory_measure(&config, model, &data, NULL, &list, memory), LS_OK);
+    const ls_replica_parts *parts = &ls_memory_fullest(memory, list.count)->parts;
+    return parts->activations + parts->activation_gradients;
+}
+
+static void test_sixteen_bits_take_less_than_two_thirds_of_the_memory_of_activations(void **state)
+{
+    (void)state;
+    ls_model model;
+    assert_int_equal(ls_model_init(&model, "resnet20", ls_model_builtin("resnet20"), NULL), LS_OK);
+    const double whole = (double)activation_bytes(&model, "f32");
+    const double bf16 = (double)activation_bytes(&model, "bf16") / whole;
+    const double f16 = (double)activation_bytes(&model, "f16") / whole;
+    print_message("activations of resnet20: bf16 takes %.3f of f32's memory, f16 %.3f\n", bf16,
+                  f16);
+    assert_true(bf16 > 0.5 && bf16 <= 0.65 && f16 == bf16);
+    ls_model_free(&model);
+}
+
 /* -- what does not fit ---------------------------------------------------------------------- */
 
 static void test_a_run_that_cannot_fit_is_refused_before_it_allocates(void **state)
@@ -125,10 +158,11 @@ static void test_a_refusal_says_what_is_needed_what_is_there_and_what_to_change(
     ls_config_fill(&config, 2);
     const ls_rank_memory rank = { .parts = { .weights = 1 << 20, .activations = 3u << 30 },
                                   .exchange = 2 << 10 };
-    assert_int_equal(ls_memory_compare(&config, &rank, "cuda:1 X", true, 4096, 4096, "free"),
-                     LS_OK);
-    assert_int_equal(ls_memory_compare(&config, &rank, "cuda:1 X", true, 5000u << 10, 4096u << 10,
-                                       "are free on it"), LS_ERR_MEMORY);
+    ls_model model = { .statistic_count = 0 };
+    assert_int_equal(ls_memory_compare(&config, &model, &rank, "cuda:1 X", true, 4096, 4096,
+                                       "free"), LS_OK);
+    assert_int_equal(ls_memory_compare(&config, &model, &rank, "cuda:1 X", true, 5000u << 10,
+                                       4096u << 10, "are free on it"), LS_ERR_MEMORY);
     const char *message = ls_last_error();
     static const char *const parts[] = {
         "cuda:1 X: needs 4.9 MiB, but 4.0 MiB are free on it", "weights 1.0 MiB",
@@ -138,8 +172,17 @@ static void test_a_refusal_says_what_is_needed_what_is_there_and_what_to_change(
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         if (!strstr(message, parts[i])) fail_msg("no '%s' in: %s", parts[i], message);
     }
+    model.statistic_count = 2; /* one batch normalisation */
+    assert_int_equal(ls_memory_compare(&config, &model, &rank, "host", false, 2, 1, "x"),
+                     LS_ERR_MEMORY);
+    assert_non_null(strstr(ls_last_error(), "(now 1; but batches are normalised by pass then)"));
+    config.batchnorm = LS_BATCHNORM_SHARD;
+    assert_int_equal(ls_memory_compare(&config, &model, &rank, "host", false, 2, 1, "x"),
+                     LS_ERR_MEMORY);
+    assert_non_null(strstr(ls_last_error(), "(now 1; the same result)"));
     config.accumulate = config.shards;
-    assert_int_equal(ls_memory_compare(&config, &rank, "host", false, 2, 1, "x"), LS_ERR_MEMORY);
+    assert_int_equal(ls_memory_compare(&config, &model, &rank, "host", false, 2, 1, "x"),
+                     LS_ERR_MEMORY);
     assert_null(strstr(ls_last_error(), "--accumulate"));
     assert_null(strstr(ls_last_error(), "GPUs"));
 }
@@ -244,6 +287,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_measured_on_paper_is_what_a_run_allocates),
         cmocka_unit_test(test_activations_are_those_of_the_largest_pass),
+        cmocka_unit_test(test_sixteen_bits_take_less_than_two_thirds_of_the_memory_of_activations),
         cmocka_unit_test(test_a_run_that_cannot_fit_is_refused_before_it_allocates),
         cmocka_unit_test(test_a_refusal_says_what_is_needed_what_is_there_and_what_to_change),
         cmocka_unit_test(test_room_is_the_least_that_machine_and_control_groups_leave),

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT */
+/* long_residual.c -- the promise at length with resnet20 and everything switched on (residual.h):
+ * batch normalisation by the whole batch and by shard, in the classes f32, bf16 and f16.
+ *
+ * N = 1, 2, 3, 4, 8 with 1 and 2 threads; every instruction set; a stop in mid-epoch, resumed at
+ * another N. CIFAR-10's first pictures where LOCKSTEP_TEST_DATA names a folder that has
+ * cifar10-subset, else pictures of noise. The short form, in `check`, is test_residual.c.
+ */
+#include "support/test.h"
+
+#include <stdio.h>
+
+#include "support/residual.h"
+
+enum { PICTURES = 60, RECORD_BYTES = 3073 }; /* batches of 16, 16, 16, 12 */
+
+static training *network;
+static const char *const modes[] = { "sync", "shard" };
+static const char *const precisions[] = { "f32", "bf16", "f16" };
+
+/* The first PICTURES of the data set in `base`, as the only ones of a data set in our folder. */
+static const char *copy_pictures(const char *base)
+{
+    static char spec[600];
+    static unsigned char record[PICTURES * RECORD_BYTES];
+    char path[600];
+    snprintf(path, sizeof path, "%s/cifar10-subset/data_batch_1.bin", base);
+    FILE *from = fopen(path, "rb"), *to = fopen(training_path(network, "data_batch_1.bin"), "wb");
+    if (!from || !to || fread(record, 1, sizeof record, from) != sizeof record ||
+        fwrite(record, 1, sizeof record, to) != sizeof record || fclose(to) != 0) {
+        perror(path);
+        abort();
+    }
+    fclose(from);
+    snprintf(spec, sizeof spec, "cifar10:%s", network->folder);
+    return spec;
+}
+
+static int create_network(void **state)
+{
+    (void)state;
+    const char *base = getenv("LOCKSTEP_TEST_DATA");
+    char *text = residual_resnet20();
+    network = training_create();
+    training_write(network, "resnet20.model", text);
+    free(text);
+    training_set(network, "model", training_path(network, "resnet20.model"));
+    if (!base) print_message("on noise: LOCKSTEP_TEST_DATA is not set\n");
+    training_set(network, "data",
+                 base ? copy_pictures(base) : training_pictures(network, PICTURES));
+    return 0;
+}
+
+static int destroy_network(void **state)
+{
+    (void)state;
+    training_destroy(network);
+    return 0;
+}
+
+static training_bits on_one(const char *mode, const char *precision)
+{
+    training_bits bits;
+    residual_set(network, "16", mode, precision);
+    residual_run(network, "devices host:1 threads 1");
+    training_remember(network, &bits);
+    assert_int_equal(bits.step_count, 12);
+    assert_int_equal(network->step[3].samples, 12);
+    return bits;
+}
+
+/* Every number of replicas and threads, and an interruption between them. */
+static void check(const char *mode, const char *precision)
+{
+    static const char *const replicas[] = { "1", "2", "3", "4", "8" };
+    const training_bits bits = on_one(mode, precision);
+    char what[128];
+    for (int i = 1; i < 10; i++) {
+        char options[64];
+        snprintf(options, sizeof options, "devices host:%s threads %d", replicas[i / 2],
+                 i % 2 + 1);
+        snprintf(what, sizeof what, "%s, %s, %s", mode, precision, options);
+        residual_set(network, "16", mode, precision);
+        residual_run(network, options);
+        assert_true(training_same(network, &bits, what));
+    }
+    residual_set(network, "16", mode, precision);
+    residual_interrupt(network, "devices host:4", 5, "devices host:3");
+    assert_int_equal(network->step_count, 7);
+    snprintf(what, sizeof what, "%s, %s, resumed", mode, precision);
+    assert_true(training_same(network, &bits, what));
+}
+
+static void test_replicas_threads_and_interruptions_change_no_bit(void **state)
+{
+    (void)state;
+    for (int m = 0; m < 2; m++) check(modes[m], "f32");
+}
+
+static void test_nor_do_they_in_classes_of_16_bits(void **state)
+{
+    (void)state;
+    for (int p = 1; p < 3; p++)
+        for (int m = 0; m < 2; m++) check(modes[m], precisions[p]);
+}
+
+static void test_instruction_sets_change_no_bit(void **state)
+{
+    (void)state;
+    static const char *const isa[] = { "avx512", "avx2", "portable", "reference" };
+    for (int p = 0; p < 2; p++) {
+        const training_bits bits = on_one(modes[p], precisions[p]);
+        for (int i = 0; i < 4; i++) {
+            setenv("LOCKSTEP_ISA", isa[i], 1);
+            residual_set(network, "16", modes[p], precisions[p]);
+            training_set(network, "devices", "host:2");
+            training_set(network, "timeout", "600");
+            const ls_status status = training_run(network);
+            unsetenv("LOCKSTEP_ISA");
+            if (status == LS_ERR_ARGUMENT) {
+                print_message("left out, not on this processor: %s\n", isa[i]);
+                continue;
+            }
+            assert_int_equal(status, LS_OK);
+            assert_true(training_same(network, &bits, isa[i]));
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_replicas_threads_and_interruptions_change_no_bit),
+        cmocka_unit_test(test_nor_do_they_in_classes_of_16_bits),
+        cmocka_unit_test(test_instruction_sets_change_no_bit),
+    };
+    return cmocka_run_group_tests(tests, create_network, destroy_network);
+}
