@@ -245,28 +245,53 @@ ls_status ls_checkpoint_argument(const char *argument, char *path, size_t bytes)
 
 /* -- help ----------------------------------------------------------------------------------- */
 
-enum { HELP_COLUMN = 34 };
+enum { HELP_COLUMN = 34, HELP_WIDTH = 100 };
+
+/* Characters up to the next place where a line may end: a word, or all between parentheses. */
+static size_t unbroken(const char *text)
+{
+    const char *end = *text == '(' ? strchr(text, ')') : NULL;
+    return end ? (size_t)(end - text) + 1 : strcspn(text, " ");
+}
+
+/* `text`, which begins at `column`; its further lines begin at HELP_COLUMN. */
+static void print_wrapped(FILE *out, int column, const char *text)
+{
+    while (*text) {
+        const size_t word = unbroken(text), blanks = strspn(text + word, " ");
+        fprintf(out, "%.*s", (int)word, text);
+        column += (int)(word + blanks);
+        text += word + blanks;
+        if (!*text) break;
+        if (column + (int)unbroken(text) <= HELP_WIDTH) {
+            fprintf(out, "%*s", (int)blanks, "");
+        } else {
+            column = HELP_COLUMN;
+            fprintf(out, "\n%*s", column, "");
+        }
+    }
+    fputc('\n', out);
+}
 
 static void print_option(FILE *out, const char *name, const char *value, const char *help)
 {
-    char left[HELP_COLUMN * 4];
     const bool may_stand_alone = value && strcmp(value, "yes|no") == 0;
-    const int n = snprintf(left, sizeof left, "  --%s%s%s%s", name,
-                           may_stand_alone ? "[=" : value ? " " : "", value ? value : "",
-                           may_stand_alone ? "]" : "");
-    if (n < HELP_COLUMN) {
-        fprintf(out, "%-*s%s\n", HELP_COLUMN, left, help);
-    } else {
-        fprintf(out, "%s\n%*s%s\n", left, HELP_COLUMN, "", help);
-    }
+    const int n = fprintf(out, "  --%s%s%s%s", name, may_stand_alone ? "[=" : value ? " " : "",
+                          value ? value : "", may_stand_alone ? "]" : "");
+    if (n < HELP_COLUMN) fprintf(out, "%*s", HELP_COLUMN - n, "");
+    else fprintf(out, "\n%*s", HELP_COLUMN, "");
+    print_wrapped(out, HELP_COLUMN, help);
 }
 
-/* The default of an option, "" if it has none worth telling. */
-static void default_text(const ls_option *option, char out[LS_TEXT_BYTES])
+static void print_table_option(FILE *out, const ls_option *option)
 {
     ls_config config;
+    char value[LS_TEXT_BYTES], help[LS_TEXT_BYTES * 2];
     ls_config_init(&config);
-    ls_config_value(&config, option, out, LS_TEXT_BYTES);
+    ls_config_value(&config, option, value, sizeof value);
+    const char *otherwise = option->otherwise ? option->otherwise : value;
+    snprintf(help, sizeof help, otherwise[0] ? "%s (default %s)" : "%s", option->help, otherwise);
+    print_option(out, option->name, option->value, help);
 }
 
 void ls_print_help(FILE *out, const ls_command *command)
@@ -278,10 +303,7 @@ void ls_print_help(FILE *out, const ls_command *command)
         if (!takes(command, o) || find_flag(command, o->name) >= 0) continue;
         if (strcmp(group, o->group) != 0) fprintf(out, "\n%s:\n", o->group);
         group = o->group;
-        char value[LS_TEXT_BYTES], help[LS_TEXT_BYTES * 2];
-        default_text(o, value);
-        snprintf(help, sizeof help, value[0] ? "%s (default %s)" : "%s", o->help, value);
-        print_option(out, o->name, o->value, help);
+        print_table_option(out, o);
     }
     fprintf(out, "\nThis command:\n");
     for (int i = 0; i < LS_FLAGS_MAX && command->flag[i].name; i++) {

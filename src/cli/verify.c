@@ -96,7 +96,7 @@ static ls_status run_verify(const ls_invocation *v, int *exit_code)
 
 const ls_command ls_command_verify = {
     .name = "verify",
-    .arguments = "MODEL --data SPEC [--devices LIST] [--repeat R] [--scale-batch K] [option ...]",
+    .arguments = "MODEL --data SPEC [--devices LIST] [--repeat R] [option ...]",
     .summary = "prove that N replicas give the bits of one, and measure both",
     .about =
         "The acceptance ladder: one replica trains, saves, reloads and evaluates; then the\n"

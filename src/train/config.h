@@ -142,7 +142,7 @@ typedef struct {
     const char *name;        /* "global-batch" */
     const char *value;       /* placeholder in help: "B", "ring|tree|root"; "yes|no": the value may
                                 be left out and means yes */
-    const char *help;        /* one line */
+    const char *help;        /* a sentence without its full stop */
     const char *group;       /* heading in help: "Batch", "Optimizer"; "" for MODEL, which stands
                                 on the command line without a name */
     ls_option_change change;
@@ -150,6 +150,7 @@ typedef struct {
     int type;                /* config.c's own */
     double low, high;        /* accepted range of numbers */
     const char *zero;        /* the word that stands for the number 0, "auto"; NULL: no such word */
+    const char *otherwise;   /* the default in words; NULL: the default value itself */
     const char *const *choice; /* enumerations: their names by value, NULL-terminated; else NULL */
 } ls_option;
 

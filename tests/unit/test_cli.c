@@ -184,10 +184,38 @@ static void test_help_and_version_go_to_standard_output(void **state)
     assert_true(strncmp(last.out, "lockstep ", 9) == 0);
 }
 
+/* Every run of blanks and line ends becomes one blank. */
+static void join_lines(char *text)
+{
+    char *to = text;
+    for (const char *from = text; *from; from++) {
+        const bool blank = *from == ' ' || *from == '\n';
+        if (!blank || to == text || to[-1] != ' ') *to++ = blank ? ' ' : *from;
+    }
+    *to = '\0';
+}
+
+static void test_no_line_of_help_is_longer_than_100_columns(void **state)
+{
+    (void)state;
+    static const char *const lines[] = { "--help",         "train --help",   "eval --help",
+                                         "predict --help", "show --help",    "verify --help",
+                                         "devices --help", "bench gemm --help" };
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        expect(lines[i], 0);
+        for (const char *line = last.out; *line;) {
+            const size_t columns = strcspn(line, "\n");
+            if (columns > 100) fail_msg("%s: %.*s", lines[i], (int)columns, line);
+            line += columns + (line[columns] == '\n');
+        }
+    }
+}
+
 static void test_the_help_of_train_names_every_option(void **state)
 {
     (void)state;
     expect("train --help", 0);
+    join_lines(last.out);
     for (const ls_option *o = ls_option_table(); o->name; o++) {
         char name[64];
         if (o->group[0] == '\0') continue;
@@ -706,6 +734,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_without_a_command_usage_goes_to_standard_error),
         TEST(test_help_and_version_go_to_standard_output),
+        TEST(test_no_line_of_help_is_longer_than_100_columns),
         TEST(test_the_help_of_train_names_every_option),
         TEST(test_a_mistake_is_one_line_on_standard_error_and_its_exit_code),
         TEST(test_the_environment_is_checked_like_an_option),
