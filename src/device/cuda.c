@@ -306,17 +306,19 @@ static ls_status copy_peer(ls_cuda_context *context, CUstream stream, void *to, 
 }
 
 static ls_status copy_bytes(ls_cuda_context *context, CUstream stream, void *to, const void *from,
-                            size_t bytes, int direction)
+                            size_t bytes, ls_copy_direction direction)
 {
     switch (direction) {
     case LS_COPY_TO_DEVICE: return copy_to_device(context, stream, to, from, bytes);
     case LS_COPY_TO_HOST: return copy_to_host(context, stream, to, from, bytes);
     case LS_COPY_WITHIN: return copy_within(context, stream, to, from, bytes);
-    default: return copy_peer(context, stream, to, from, bytes);
+    case LS_COPY_PEER: break;
     }
+    return copy_peer(context, stream, to, from, bytes);
 }
 
-static ls_status copy(ls_stream *stream, void *to, const void *from, size_t bytes, int direction)
+static ls_status copy(ls_stream *stream, void *to, const void *from, size_t bytes,
+                      ls_copy_direction direction)
 {
     ls_cuda_context *context = context_of(stream->device);
     LS_TRY(ls_cuda_context_enter(context));

@@ -40,8 +40,10 @@ static ls_status copy_once(const timer *t, const ls_cuda_course *course, size_t 
     case LS_COPY_TO_DEVICE:
         return ls_copy_to_device(t->stream, course->to, course->from, bytes);
     case LS_COPY_TO_HOST: return ls_copy_to_host(t->stream, course->to, course->from, bytes);
-    default: return ls_copy_peer(t->stream, course->to, course->from, bytes);
+    case LS_COPY_WITHIN: return ls_copy_within(t->stream, course->to, course->from, bytes);
+    case LS_COPY_PEER: break;
     }
+    return ls_copy_peer(t->stream, course->to, course->from, bytes);
 }
 
 static ls_status record(const timer *t, CUevent event)

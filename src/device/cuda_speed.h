@@ -17,7 +17,7 @@ enum { LS_CUDA_SPEED_BYTES = 32 << 20 }; /* the largest copy; both ends hold so 
 typedef struct {
     void *to;
     const void *from;
-    int direction; /* LS_COPY_TO_DEVICE, LS_COPY_TO_HOST or LS_COPY_PEER */
+    ls_copy_direction direction; /* LS_COPY_TO_DEVICE, LS_COPY_TO_HOST or LS_COPY_PEER */
 } ls_cuda_course;
 
 /* Copy a few sizes a few times. Blocks: 5 s for a row of copies at most. Errors: TIMEOUT,

@@ -246,7 +246,8 @@ static const char *const direction_text[] = {
     [LS_COPY_PEER] = "copy to another device",
 };
 
-static ls_status copy(ls_stream *stream, void *to, const void *from, size_t bytes, int direction)
+static ls_status copy(ls_stream *stream, void *to, const void *from, size_t bytes,
+                      ls_copy_direction direction)
 {
     if (bytes == 0) return LS_OK;
     ls_device *device = stream->device;

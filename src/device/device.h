@@ -40,6 +40,14 @@ typedef enum {
     LS_PAIR_STAGED  /* through pinned host memory                            */
 } ls_pair_kind;
 
+/* What a copy is told: from where to where. */
+typedef enum {
+    LS_COPY_TO_DEVICE,
+    LS_COPY_TO_HOST,
+    LS_COPY_WITHIN,
+    LS_COPY_PEER
+} ls_copy_direction;
+
 typedef struct ls_device ls_device;
 typedef struct ls_stream ls_stream;
 typedef struct ls_event ls_event;
@@ -60,7 +68,7 @@ typedef struct {
     void (*event_close)(ls_event *);
     ls_status (*event_record)(ls_event *, ls_stream *);
     ls_status (*event_poll)(ls_event *, bool *complete);
-    ls_status (*copy)(ls_stream *, void *to, const void *from, size_t bytes, int direction);
+    ls_status (*copy)(ls_stream *, void *to, const void *from, size_t bytes, ls_copy_direction);
     ls_status (*fill)(ls_stream *, void *to, unsigned char value, size_t bytes);
     ls_status (*reach)(ls_device *, ls_device *other); /* NULL: nothing has to be done */
     ls_status (*room)(ls_device *, size_t *bytes);     /* NULL: not known */
@@ -156,9 +164,6 @@ LS_MUST_USE ls_status ls_copy_to_host(ls_stream *stream, void *to_host, const vo
                                       size_t bytes);
 LS_MUST_USE ls_status ls_copy_within(ls_stream *stream, void *to, const void *from, size_t bytes);
 LS_MUST_USE ls_status ls_copy_peer(ls_stream *stream, void *to, const void *from, size_t bytes);
-
-/* The `direction` that ops->copy is told. */
-enum { LS_COPY_TO_DEVICE, LS_COPY_TO_HOST, LS_COPY_WITHIN, LS_COPY_PEER };
 
 /* Set `bytes` bytes to `value`. Async. */
 LS_MUST_USE ls_status ls_fill(ls_stream *stream, void *to, unsigned char value, size_t bytes);

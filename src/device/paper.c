@@ -103,7 +103,8 @@ static ls_status event_poll(ls_event *event, bool *complete)
     return LS_OK;
 }
 
-static ls_status copy(ls_stream *stream, void *to, const void *from, size_t bytes, int direction)
+static ls_status copy(ls_stream *stream, void *to, const void *from, size_t bytes,
+                      ls_copy_direction direction)
 {
     (void)stream, (void)to, (void)from, (void)bytes, (void)direction;
     return LS_OK;

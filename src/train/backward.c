@@ -207,8 +207,11 @@ static ls_status run_gradient(const visit *v, int i, const float *dy, float *dx)
     case LS_OP_DROPOUT: return ls_replica_dropout(v->r, v->layer, v->input, dy, dx);
     case LS_OP_MULTIPLY: return multiply_input(v, i, dy, dx);
     case LS_OP_CONCAT: return concat_input(v, i, dy, dx);
-    default: return LS_OK;
+    case LS_OP_INPUT:
+    case LS_OP_FLATTEN:
+    case LS_OP_ADD: break; /* no input, or dy is its gradient */
     }
+    return LS_OK;
 }
 
 /* sum = old + write: what later consumers gave, then this one's. */

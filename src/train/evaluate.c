@@ -242,7 +242,10 @@ ls_status ls_evaluation_metrics(const ls_evaluation_job *job, const ls_metric_li
         case LS_METRIC_RECALL: value[m] = scores.recall; break;
         case LS_METRIC_F1: value[m] = scores.f1; break;
         case LS_METRIC_R2: LS_TRY(r_squared(job, &value[m])); break;
-        default: break;
+        case LS_METRIC_ACCURACY:
+        case LS_METRIC_TOP:
+        case LS_METRIC_MSE:
+        case LS_METRIC_MAE: break; /* of sums: they are there */
         }
     }
     return LS_OK;

@@ -107,8 +107,12 @@ static ls_status run_layer(ls_replica *r, int l, const ls_pass_input *input, con
             .count = samples * ls_shape_floats(layer->out), .x = x, .y = y });
     case LS_OP_INPUT: return ls_copy_within(&r->compute, y, x, samples * ls_shape_floats(layer->out)
                                                                    * sizeof *y);
-    default: return LS_OK;
+    case LS_OP_FLATTEN:
+    case LS_OP_ADD:
+    case LS_OP_MULTIPLY:
+    case LS_OP_CONCAT: break; /* forward_layer's own */
     }
+    return LS_OK;
 }
 
 /* -- layers of several inputs ------------------------------------------------------------------ */

@@ -48,8 +48,16 @@ static manner manner_of(ls_op op)
     case LS_OP_ACTIVATION:
     case LS_OP_DROPOUT:
     case LS_OP_BATCHNORM: return IN_PLACE;
-    default: return ELSEWHERE;
+    case LS_OP_INPUT:
+    case LS_OP_CONV:
+    case LS_OP_DENSE:
+    case LS_OP_MAX_POOL:
+    case LS_OP_AVERAGE_POOL:
+    case LS_OP_ZERO_PAD:
+    case LS_OP_MULTIPLY:
+    case LS_OP_CONCAT: break;
     }
+    return ELSEWHERE;
 }
 
 static void plan_input(walk *w, int l, int i)

@@ -148,13 +148,18 @@ bool ls_metric_needs_all(ls_metric_kind kind) { return known[kind].needs_all; }
 static double value_of(ls_metric_kind kind, const ls_epoch_sums *sums)
 {
     const double n = (double)sums->samples;
-    if (sums->samples == 0 || known[kind].needs_all) return (double)NAN;
+    if (sums->samples == 0) return (double)NAN;
     switch (kind) {
     case LS_METRIC_ACCURACY: return (double)sums->correct / n;
     case LS_METRIC_TOP: return (double)sums->top / n;
     case LS_METRIC_MSE: return sums->square / n;
-    default: return sums->error / n;
+    case LS_METRIC_MAE: return sums->error / n;
+    case LS_METRIC_PRECISION:
+    case LS_METRIC_RECALL:
+    case LS_METRIC_F1:
+    case LS_METRIC_R2: break; /* of all samples at once */
     }
+    return (double)NAN;
 }
 
 void ls_metric_values(const ls_metric_list *list, const ls_epoch_sums *sums, double *value)

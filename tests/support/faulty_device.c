@@ -133,7 +133,7 @@ static void wait_released(fault *f)
 }
 
 static ls_status faulty_copy(ls_stream *stream, void *to, const void *from, size_t bytes,
-                             int direction)
+                             ls_copy_direction direction)
 {
     const wrapper *w = wrapper_of(stream->device);
     fault *f = w->fault;

@@ -361,7 +361,7 @@ static ls_status late_event_poll(ls_event *event, bool *complete)
 }
 
 static ls_status late_copy(ls_stream *stream, void *to, const void *from, size_t bytes,
-                           int direction)
+                           ls_copy_direction direction)
 {
     (void)direction;
     work *w = work_create(LATE_COPY);

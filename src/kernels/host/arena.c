@@ -303,7 +303,9 @@ static void optimize_run(const ls_update_args *args, float rate, const float *g,
     case LS_OPTIMIZER_MOMENTUM: momentum_run(args, rate, g, w, args->slot0 + first, count); return;
     case LS_OPTIMIZER_NESTEROV: nesterov_run(args, rate, g, w, args->slot0 + first, count); return;
     case LS_OPTIMIZER_RMSPROP: rmsprop_run(args, rate, g, w, args->slot0 + first, count); return;
-    default: adam_run(args, rate, g, w, args->slot0 + first, args->slot1 + first, count); return;
+    case LS_OPTIMIZER_ADAM:
+    case LS_OPTIMIZER_ADAMW:
+        adam_run(args, rate, g, w, args->slot0 + first, args->slot1 + first, count); return;
     }
 }
 

@@ -84,15 +84,14 @@ static float updated(const ls_update_args *args, float rate, float g, float w, s
         args->slot0[i] = ls_slot_flush(v);
         return ls_fmaf(-rate, g / sqrtf(v + args->epsilon), w);
     }
-    default: {
-        const float m = ls_fmaf(args->one_minus_beta1, g - args->slot0[i], args->slot0[i]);
-        const float v =
-            ls_fmaf(args->one_minus_beta2, ls_fmaf(g, g, -args->slot1[i]), args->slot1[i]);
-        args->slot0[i] = ls_slot_flush(m);
-        args->slot1[i] = ls_slot_flush(v);
-        return ls_fmaf(-rate, m / (sqrtf(v) + args->epsilon), w);
+    case LS_OPTIMIZER_ADAM:
+    case LS_OPTIMIZER_ADAMW: break;
     }
-    }
+    const float m = ls_fmaf(args->one_minus_beta1, g - args->slot0[i], args->slot0[i]);
+    const float v = ls_fmaf(args->one_minus_beta2, ls_fmaf(g, g, -args->slot1[i]), args->slot1[i]);
+    args->slot0[i] = ls_slot_flush(m);
+    args->slot1[i] = ls_slot_flush(v);
+    return ls_fmaf(-rate, m / (sqrtf(v) + args->epsilon), w);
 }
 
 /* Element i of a tensor that is not frozen. Returns what was added to the weight. */
