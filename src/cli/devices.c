@@ -172,7 +172,7 @@ static ls_status print_replicas(const ls_config *config, const ls_device_list *l
     if (status == LS_OK) status = ls_topology_init(&topology, device, list->count, config->p2p);
     if (status == LS_OK) {
         printf("kernels     %s\n", device[0]->kernels->name);
-        printf("precisions  f32\n");
+        printf("precisions  f32, bf16 (storage), f16 (storage)\n");
         status = print_memory_in_use(device, list->count);
     }
     if (status == LS_OK) {

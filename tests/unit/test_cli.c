@@ -360,7 +360,7 @@ static void test_devices_says_what_is_here_and_why_there_is_no_gpu(void **state)
     expect("devices --devices host:3", 0);
     expect_text(last.out, "GPUs        ");
     expect_text(last.out, "\nreplicas    3 (--devices host:3)\n");
-    expect_text(last.out, "precisions  f32");
+    expect_text(last.out, "precisions  f32, bf16 (storage), f16 (storage)\n");
     expect_text(last.out, "ring: 0 -> 1 -> 2 -> 0");
 }
 

@@ -170,7 +170,7 @@ LS_INLINE void sigmoid_output(const ls_cuda_sigmoid_loss &p, size_t row, uint32_
     const float t = p.smooth_all == 0.0f ? y : ls_fmaf(p.smooth_hot, y, p.smooth_all);
     const float e = ls_expf(z < 0.0f ? z : -z);
     const float probability = (z < 0.0f ? e : 1.0f) / (1.0f + e);
-    sums.loss += ls_fmaf(-z, t, z > 0.0f ? z : 0.0f) + ls_logf(1.0f + e);
+    sums.loss += ls_fmaf(-z, t, relu_of(z)) + ls_logf(1.0f + e);
     add_difference(sums, probability - y);
     if (p.dlogits) p.dlogits[at] = factor * (probability - t);
     if (p.probability) p.probability[at] = probability;
