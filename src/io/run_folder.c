@@ -146,11 +146,6 @@ static ls_status prepare_folder(ls_run_folder *folder, bool resume)
 
 /* -- checkpoints ------------------------------------------------------------------------------ */
 
-bool ls_run_folder_has_checkpoint(ls_run_folder *folder, const char *name)
-{
-    return access(ls_run_folder_checkpoint(folder, name), R_OK) == 0;
-}
-
 /* The number in "step-120.safetensors"; false if `name` is none such. */
 static bool step_of(const char *name, uint64_t *step)
 {

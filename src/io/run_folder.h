@@ -65,9 +65,6 @@ const char *ls_run_folder_path(const ls_run_folder *folder);
  * `name` has fewer than 64 bytes. */
 const char *ls_run_folder_checkpoint(ls_run_folder *folder, const char *name);
 
-/* Is there such a checkpoint? */
-bool ls_run_folder_has_checkpoint(ls_run_folder *folder, const char *name);
-
 /* Of the checkpoints step-N remove all but the `keep` with the largest N (0: none is removed).
  * Errors: IO. */
 LS_MUST_USE ls_status ls_run_folder_keep(ls_run_folder *folder, uint64_t keep);

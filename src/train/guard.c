@@ -55,7 +55,8 @@ ls_status ls_guard_undo(ls_rank *k)
 void ls_guard_end(ls_rank *k)
 {
     ls_guard_state *g = &k->progress.guard;
-    g->failed_in_row = k->numbers.failed ? g->failed_in_row + 1 : 0;
+    if (k->numbers.failed) g->failed_in_row++;
+    else if (!k->numbers.skipped) g->failed_in_row = 0;
     g->failed += k->numbers.failed;
     if (k->run->config.precision != LS_PRECISION_F16) return;
     if (k->numbers.failed) {

@@ -260,12 +260,14 @@ static ls_status report_step(ls_rank *k)
     k->epoch_samples += k->line.samples;
     k->samples += k->line.samples;
     add_time(&k->time, &k->line);
+    const bool weightless = k->numbers.skipped && !k->numbers.failed;
+    k->weightless = weightless ? k->weightless + 1 : 0;
     if (k->rank != 0) return LS_OK;
     LS_TRY(ls_run_folder_log(run->folder, &k->line));
-    if (k->numbers.skipped && !k->numbers.failed && !k->told_skipped && run->observer->note)
+    if (weightless && !k->told_skipped && run->observer->note)
         run->observer->note(run->observer->context, "all sample weights of a batch are zero: "
                             "loss 0, no update (said once; log.jsonl marks each such step)");
-    k->told_skipped = k->told_skipped || (k->numbers.skipped && !k->numbers.failed);
+    k->told_skipped = k->told_skipped || weightless;
     tell_failed(k);
     if (!run->observer->step) return LS_OK;
     double metric[LS_METRIC_MAX];
@@ -282,6 +284,16 @@ static ls_status report_step(ls_rank *k)
         .seconds = k->epoch_seconds,
         .line = &k->line });
     return LS_OK;
+}
+
+/* A run that counts updates, over data that never bring one, would not end. */
+static ls_status check_updates(const ls_rank *k)
+{
+    const ls_run *run = k->run;
+    if (run->config.epochs > 0 || k->weightless < run->steps_per_epoch) return LS_OK;
+    return ls_fail(LS_ERR_ARGUMENT, "--steps %" PRIu64 ": epoch %" PRIu64 " brought no update, as "
+                   "all its samples have weight 0: say --epochs, or give other weights",
+                   run->config.steps, k->progress.epoch);
 }
 
 static bool is_finished(const ls_rank *k)
@@ -311,8 +323,8 @@ static ls_status fill_result(ls_rank *k)
 {
     ls_run *run = k->run;
     ls_train_result *result = run->result;
-    const bool restore = run->config.restore_best && k->progress.best.epoch > 0
-                         && ls_run_folder_has_checkpoint(run->folder, "best");
+    const char *best = ls_run_folder_checkpoint(run->folder, "best");
+    const bool restore = run->config.restore_best && ls_best_is_at(best, &k->progress.best);
     snprintf(result->checkpoint, sizeof result->checkpoint, "%s",
              ls_run_folder_checkpoint(run->folder, restore ? "best" : "last"));
     LS_TRY(restore ? fetch_best(k, result->checkpoint) : fetch_state(k));
@@ -364,6 +376,7 @@ ls_status ls_rank_run(int rank, void *run)
         const bool epoch_done = k->progress.step_of_epoch == shared->steps_per_epoch;
         if (epoch_done || (is_finished(k) && !k->stop)) LS_TRY(end_epoch(k, numbered));
         else if (numbered || k->stop) LS_TRY(save(k, numbered, false));
+        if (epoch_done && !is_finished(k)) LS_TRY(check_updates(k));
     }
     return rank == 0 ? fill_result(k) : LS_OK;
 }

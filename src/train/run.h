@@ -54,6 +54,7 @@ typedef struct {
     bool reached;                 /* --until holds */
     bool stopped_early;           /* --early-stop has run out of patience */
     bool out_of_time;             /* rank 0: --time-limit is why `stop` is set */
+    uint64_t weightless;          /* steps in a row, in this run, in which D was 0 */
     bool told_skipped;            /* that steps are skipped has been said */
     double epoch_seconds;         /* of steps of this epoch, in this run */
     uint64_t epoch_samples, samples; /* trained in this epoch, and in all, in this run */
@@ -89,6 +90,7 @@ struct ls_run {
     double begin;                 /* ls_clock when the run was opened */
     const ls_observer *observer;
     ls_train_result *result;
+    bool best_is_lost;            /* continued, and the best epoch's file is not where it was */
     char numerics_class[128], world[64], schedule[128], resume_line[512], resume_path[1200];
     struct ls_explanation *explanation; /* owned; NULL unless --explain-step */
 };
@@ -124,6 +126,13 @@ LS_MUST_USE ls_status ls_rank_run(int rank, void *run);
 /* resume.c: fold the stored configuration of a run that continues into what the user asked for. */
 LS_MUST_USE ls_status ls_resume_config(ls_config *config, const ls_saved_run *saved,
                                        int world_size);
+
+/* best.c: is the file at `path` the checkpoint of the epoch that `best` is the line of? */
+bool ls_best_is_at(const char *path, const ls_history_line *best);
+
+/* best.c: once the run's folder is open: take the best epoch's file along from the folder of the
+ * checkpoint that continues, unless that is the same; sets best_is_lost. Errors: IO, MEMORY. */
+LS_MUST_USE ls_status ls_best_carry(ls_run *run, const ls_progress *start, bool same_folder);
 
 /* environment.c: environment.json's text, owned by the caller. */
 LS_MUST_USE ls_status ls_environment_text(const ls_run *run, char **text);

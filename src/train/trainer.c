@@ -271,7 +271,7 @@ static ls_status open_folder(ls_run *run, const ls_progress *start)
     LS_TRY(ls_run_folder_open(config->out, same || automatic, resumed ? start->epoch : 0,
                               resumed ? start->step : 0, &run->folder));
     ls_checkpoint_remove_stale(ls_run_folder_checkpoint(run->folder, "last"));
-    return LS_OK;
+    return resumed ? ls_best_carry(run, start, same) : LS_OK;
 }
 
 static ls_status write_folder(ls_run *run)
@@ -355,6 +355,17 @@ static void tell_warnings(const ls_run *run)
     }
 }
 
+/* The best epoch so far is known by its numbers alone. */
+static void tell_lost_best(const ls_run *run, const ls_progress *start)
+{
+    char line[LS_MESSAGE_BYTES];
+    if (!run->best_is_lost || !run->observer->note) return;
+    snprintf(line, sizeof line, "warning: there is no best.safetensors of epoch %" PRIu64 ", the "
+             "best so far, beside %.600s: there will be none until an epoch is better",
+             start->best.epoch, run->resume_path);
+    run->observer->note(run->observer->context, line);
+}
+
 /* -- closing ----------------------------------------------------------------------------------- */
 
 static void close_run(ls_run *run)
@@ -398,6 +409,7 @@ static ls_status open_run(ls_run *run)
         tell_plan(run, &saved.progress);
         tell_warnings(run);
         tell_unused(run);
+        tell_lost_best(run, &saved.progress);
     }
     ls_saved_run_free(&saved);
     ls_checkpoint_close(checkpoint);

@@ -201,6 +201,68 @@ static void test_the_result_is_the_best_epochs_whether_or_not_it_stopped_early(v
     training_destroy(t);
 }
 
+/* The checkpoint at `step` of the run in `folder` goes on in a folder of its own. */
+static void go_on_elsewhere(training *t, const char *folder, int step)
+{
+    char from[700], name[40];
+    snprintf(from, sizeof from, "%s/checkpoints/step-%d.safetensors", folder, step);
+    snprintf(name, sizeof name, "from-%d", step);
+    training_reset(t);
+    training_set(t, "resume", from);
+    training_set(t, "out", training_path(t, name));
+    training_must_run(t);
+}
+
+static void test_the_best_epochs_file_goes_along_to_another_folder(void **state)
+{
+    (void)state;
+    training *t = create();
+    training_bits whole;
+    char folder[600];
+    struct stat info;
+    snprintf(folder, sizeof folder, "%s", training_path(t, "run"));
+    training_set(t, "restore-best", "yes");
+    training_set(t, "save-every", "3"); /* an epoch */
+    training_set(t, "out", folder);
+    training_must_run(t);
+    training_remember(t, &whole);
+    const ls_history_line best = t->result.best;
+    const uint64_t steps = t->result.steps;
+    assert_true(best.step + 3 < steps);
+    for (uint64_t step = best.step - 3; step < steps; step += 3) { /* before, at and after it */
+        if (step == 0) continue;
+        go_on_elsewhere(t, folder, (int)step);
+        assert_true(t->result.restored_best && t->result.best.epoch == best.epoch);
+        assert_string_equal(t->result.weights_sha256, whole.weights);
+        assert_true(stat(t->result.checkpoint, &info) == 0);
+    }
+    training_destroy(t);
+}
+
+/* The folder's best file is that of an epoch which this run, being shorter, never comes to. */
+static void test_a_best_file_of_another_epoch_is_not_the_result(void **state)
+{
+    (void)state;
+    training *t = create();
+    char folder[600], from[700];
+    snprintf(folder, sizeof folder, "%s", training_path(t, "run"));
+    training_set(t, "restore-best", "yes");
+    training_set(t, "save-every", "3");
+    training_set(t, "lr", "0.01");
+    training_set(t, "out", folder);
+    training_must_run(t);
+    assert_true(t->result.best.step > 3);
+    snprintf(from, sizeof from, "%s/checkpoints/step-3.safetensors", folder);
+    training_reset(t);
+    training_set(t, "resume", from);
+    training_set(t, "epochs", "1"); /* nothing is left to do */
+    training_must_run(t);
+    assert_int_equal(t->result.best.step, 3);
+    assert_false(t->result.restored_best);
+    assert_non_null(strstr(t->result.checkpoint, "/last.safetensors"));
+    training_destroy(t);
+}
+
 static void test_the_newest_numbered_checkpoints_are_kept(void **state)
 {
     (void)state;
@@ -267,6 +329,8 @@ int main(void)
         cmocka_unit_test(
             test_a_run_that_stopped_early_has_nothing_left_to_do_until_it_may_be_more_patient),
         cmocka_unit_test(test_the_result_is_the_best_epochs_whether_or_not_it_stopped_early),
+        cmocka_unit_test(test_the_best_epochs_file_goes_along_to_another_folder),
+        cmocka_unit_test(test_a_best_file_of_another_epoch_is_not_the_result),
         cmocka_unit_test(test_the_newest_numbered_checkpoints_are_kept),
         cmocka_unit_test(test_a_column_that_is_not_there_is_an_error_before_the_first_step),
         cmocka_unit_test(test_a_run_whose_time_is_up_saves_and_can_go_on),

@@ -113,6 +113,23 @@ static void test_after_100_failures_in_a_row_the_run_ends(void **state)
     training_destroy(t);
 }
 
+/* A batch that weighs nothing, then one that is never finite, and so on. */
+static void test_a_step_without_weight_between_failures_does_not_hide_them(void **state)
+{
+    (void)state;
+    training *t = create("1,1,0\n1,1,0\n1,1e30,1\n1,1,1\n");
+    char data[600];
+    snprintf(data, sizeof data, "csv:%s,task=regress,label=2,weights=3,test=none",
+             training_path(t, "data.csv"));
+    training_set(t, "data", data);
+    training_set(t, "reduction", "weighted-mean");
+    training_set(t, "nonfinite", "skip");
+    training_set(t, "epochs", "1000");
+    assert_int_equal(training_run(t), LS_ERR_NONFINITE);
+    assert_int_equal(t->step_count, 2 * LS_GUARD_PATIENCE + 1);
+    training_destroy(t);
+}
+
 /* Step 2's loss overflows fp32. */
 static const char infinite[] = "1,1\n1,1\n1,1e30\n1,1\n1,0\n1,0\n";
 
@@ -197,6 +214,7 @@ int main(void)
         cmocka_unit_test(test_after_2000_clean_steps_the_scale_doubles_once),
         cmocka_unit_test(test_sums_of_gradients_do_not_overflow_in_class_f16),
         cmocka_unit_test(test_after_100_failures_in_a_row_the_run_ends),
+        cmocka_unit_test(test_a_step_without_weight_between_failures_does_not_hide_them),
         cmocka_unit_test(test_by_default_a_run_stops_at_the_step_that_is_not_finite),
         cmocka_unit_test(test_a_skipped_step_changes_nothing_but_the_place_in_the_data),
         cmocka_unit_test(test_an_update_that_is_not_finite_is_taken_back_or_ends_the_run),

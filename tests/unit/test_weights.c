@@ -374,6 +374,31 @@ static void test_a_batch_without_weight_is_no_update_and_one_warning(void **stat
     training_destroy(t);
 }
 
+static void test_a_run_that_counts_updates_ends_where_nothing_weighs(void **state)
+{
+    (void)state;
+    training *t = training_create();
+    char data[600];
+    training_write(t, "n.csv", "1,0,0\n2,1,0\n3,0,0\n");
+    training_write(t, "n.model", "input 1\ndense 2\nloss auto\n");
+    snprintf(data, sizeof data, "csv:%s,label=2,weights=3,test=none", training_path(t, "n.csv"));
+    training_set(t, "model", training_path(t, "n.model"));
+    training_set(t, "data", data);
+    training_set(t, "global-batch", "2");
+    training_set(t, "reduction", "weighted-mean");
+    training_set(t, "steps", "5");
+    for (int d = 0; d < DEVICES; d++) {
+        training_set(t, "devices", devices[d]);
+        assert_int_equal(training_run(t), LS_ERR_ARGUMENT);
+        assert_int_equal(t->step_count, 2);
+        assert_non_null(strstr(ls_last_error(), "--steps 5: epoch 1 brought no update"));
+    }
+    training_set(t, "epochs", "2"); /* an end without updates */
+    training_must_run(t);
+    assert_int_equal(t->step_count, 4);
+    training_destroy(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -390,6 +415,7 @@ int main(void)
         cmocka_unit_test(test_class_weights_scale_the_loss_of_their_samples),
         cmocka_unit_test(test_one_output_may_predict_a_class_that_the_data_lacks),
         cmocka_unit_test(test_a_batch_without_weight_is_no_update_and_one_warning),
+        cmocka_unit_test(test_a_run_that_counts_updates_ends_where_nothing_weighs),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
