@@ -87,7 +87,7 @@ VGPU = ("driver_call driver_config driver_copy driver_device driver_error driver
 
 # -- tests: tests/support/<name>.c, tests/unit/<name>.c ----------------------------------------
 TEST_SUPPORT = ("conformance convolution data_folder faulty_device fresh_process gpu_arrays "
-                "late_device machines naive normalisation product program ranks reduction "
+                "late_device machines naive network normalisation product program ranks reduction "
                 "reference residual stored_png training virtual_driver virtual_machine")
 # check, check-asan, check-tsan
 TESTS = ("test_activation test_all_reduce test_arena test_augment test_batch_sum test_batchnorm "
@@ -96,11 +96,11 @@ TESTS = ("test_activation test_all_reduce test_arena test_augment test_batch_sum
          "test_dataset test_decode test_device test_dropout test_faults test_fold test_format16 "
          "test_gemm test_gradient_plan test_gradients test_guard test_idx test_json test_kernels "
          "test_late_streams test_link test_loss test_memory test_metrics test_model "
-         "test_model_graph test_nearest test_normalize test_npy test_numerics test_optimizer "
-         "test_pcie test_pipeline test_png test_pool test_protocol test_residual test_resume "
-         "test_ring test_ring_order test_run_folder test_sampler test_schedule test_semantics "
-         "test_sha256 test_shard_sums test_status test_tensors test_thread test_topology test_tree "
-         "test_unused "
+         "test_model_graph test_nearest test_network_gradients test_normalize test_npy "
+         "test_numerics test_optimizer test_pcie test_pipeline test_png test_pool test_protocol "
+         "test_residual test_resume test_ring test_ring_order test_run_folder test_sampler "
+         "test_schedule test_semantics test_sha256 test_shard_sums test_status test_tensors "
+         "test_thread test_topology test_tree test_unused "
          "test_vgpu_driver test_vgpu_launch test_vgpu_order test_vgpu_ptx test_weights test_whole")
 # check only: whole trainings, too slow under a sanitizer
 TESTS_HOST = ("test_golden test_golden_layers test_golden_resnet test_lockstep test_npy_large")

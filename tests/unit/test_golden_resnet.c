@@ -3,8 +3,8 @@
  *
  * The losses are Keras' (tests/golden/make_resnet20.py made them), from the same first weights on
  * the same synthetic pictures in the same order, without augmentation; the script says why the rate
- * is small. Class f32 must agree to 1e-3, relative; classes bf16 and f16 must stay within 2e-2 of our
- * own f32, and be other classes.
+ * is small. Class f32 must agree to 1e-3, relative; classes bf16 and f16 must stay within 2e-2 of
+ * our own f32, and be other classes.
  */
 #include "support/test.h"
 
