@@ -38,9 +38,10 @@ SOURCES = {
               "machine memory metrics model_describe model_init model_ops model_options "
               "model_parameters model_parse model_shapes model_words normalize optimizer "
               "rank replica resume rules schedule scores state step storage trainer"),
+    # without main.c, which is not part of the library
     "cli": ("bench bench_allreduce bench_exchange bench_kernel_run bench_kernels bench_step "
             "console contact_sheet data devices eval glyph ladder options predict report "
-            "rung_batch rung_bits rung_speed scratch_folder show signals train verify"),  # without main.c, which is not part of the library
+            "rung_batch rung_bits rung_speed scratch_folder show signals train verify"),
 }
 # One micro-kernel source per op, compiled once per instruction set (src/kernels/host/host.h).
 HOST_KERNELS = ("activation arena batch_sum batchnorm batchnorm_sums conv decode dropout "
@@ -106,7 +107,7 @@ TESTS = ("test_activation test_all_reduce test_arena test_augment test_batch_sum
 TESTS_HOST = ("test_golden test_golden_layers test_golden_resnet test_lockstep test_npy_large")
 # check-long: exhaustive sweeps
 TESTS_LONG = ("long_all_reduce long_conv long_gemm long_kills long_learning long_lockstep "
-              "long_numerics long_residual")
+              "long_numerics long_residual long_resnet")
 # These run the program itself, $LOCKSTEP.
 TESTS_OF_PROGRAM = "test_bench test_cli long_kills"
 # These open the virtual GPU, $LOCKSTEP_VGPU_LIBRARY, or link what it is made of.

@@ -78,12 +78,13 @@ static void print_count(const char *name, uint64_t fixed, uint64_t scaled)
 
 static void print_number(const char *prefix, const char *name, double fixed, double scaled)
 {
-    char row[64], a[LS_READABLE_BYTES], b[LS_READABLE_BYTES], c[LS_READABLE_BYTES + 1] = "+";
+    char row[64], a[LS_READABLE_BYTES], b[LS_READABLE_BYTES], change[LS_READABLE_BYTES];
     if (isnan(fixed) && isnan(scaled)) return;
     snprintf(row, sizeof row, "%s%s", prefix, name);
-    const double change = scaled - fixed;
+    snprintf(change, sizeof change, fabs(scaled - fixed) < 1e7 ? "%+.4f" : "%+.4e",
+             scaled - fixed);
     printf("     %-16s %12s %12s %12s\n", row, ls_readable(fixed, a), ls_readable(scaled, b),
-           change < 0 ? ls_readable(change, c) : (ls_readable(change, c + 1), c));
+           change);
 }
 
 static void print_comparison(const ls_recorded_run *fixed, const ls_recorded_run *scaled)
@@ -102,8 +103,8 @@ static void print_comparison(const ls_recorded_run *fixed, const ls_recorded_run
     print_number("val_", "loss", f->val_loss, s->val_loss);
     for (int m = 0; m < f->metric_count; m++)
         print_number("val_", f->metric_name[m], f->val_metric[m], s->val_metric[m]);
-    printf("     These are two different trainings: other updates, other weights. Each has the same\n"
-           "     bits for any number of replicas; how far apart they are is the last column.\n");
+    printf("     These are two different trainings: other updates, other weights. Each has the\n"
+           "     same bits for any number of replicas; how far apart they are: the last column.\n");
 }
 
 ls_status ls_rung_batch(ls_ladder *l)
