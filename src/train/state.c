@@ -374,6 +374,26 @@ typedef struct {
     float *arena;
 } arena_group;
 
+/* Numbers that no run could go on with: not finite, or a mean of squares below 0. */
+static void check_values(const arena_group *group, const ls_parameter *parameter,
+                         const char *name, name_list *bad)
+{
+    const char *last = strrchr(parameter->name, '/');
+    const bool squares = strcmp(group->prefix, "optimizer/v") == 0
+                         || strcmp(group->prefix, "optimizer/square") == 0
+                         || (strcmp(group->prefix, "statistics") == 0
+                             && strcmp(last, "/variance") == 0);
+    const float *x = group->arena + parameter->begin;
+    for (size_t i = 0; i < parameter->count; i++) {
+        char detail[96];
+        if (isfinite(x[i]) && !(squares && x[i] < 0)) continue;
+        snprintf(detail, sizeof detail, ": element %zu is %g, expected a finite number%s", i,
+                 (double)x[i], squares ? ", 0 or more" : "");
+        add_name(bad, "impossible", name, detail);
+        return;
+    }
+}
+
 /* Read one arena's tensors; what does not fit goes to `bad`. */
 static void load_arena(const ls_checkpoint *checkpoint, const arena_group *group, name_list *bad)
 {
@@ -399,6 +419,7 @@ static void load_arena(const ls_checkpoint *checkpoint, const arena_group *group
             continue;
         }
         memcpy(arena + parameter->begin, found->data, parameter->count * sizeof(float));
+        check_values(group, parameter, want.name, bad);
     }
 }
 

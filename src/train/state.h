@@ -88,8 +88,8 @@ LS_MUST_USE ls_status ls_saved_run_init(ls_saved_run *saved, const ls_checkpoint
 void ls_saved_run_free(ls_saved_run *saved); /* accepts all-zero */
 
 /* All tensors of a run into the arenas of its state, which lie one after another, and into that of
- * its statistics. Strict: a
- * missing, extra or misshapen tensor is an error that lists names. */
+ * its statistics. Strict: a missing, extra or misshapen tensor, or one with a value that is not
+ * finite or cannot be (a variance below 0), is an error that lists names. */
 LS_MUST_USE ls_status ls_run_state_load(const ls_checkpoint *checkpoint, const char *path,
                                         const ls_model *model, const ls_config *config,
                                         float *arenas, float *statistics);

@@ -195,8 +195,17 @@ static void test_a_file_of_weights_does_not_resume_but_starts_a_run(void **state
     training_destroy(t);
 }
 
-/* The checkpoint at `from` again at `to`, sound but with another text under `key`. */
-static void forge(const char *from, const char *to, const char *key, const char *text)
+/* Another value of a tensor; of none where `tensor` is NULL. */
+typedef struct {
+    const char *tensor;
+    size_t element;
+    float value;
+} forged_value;
+
+/* The checkpoint at `from` again at `to`, sound but with another text under `key`, and another
+ * value. */
+static void forge(const char *from, const char *to, const char *key, const char *text,
+                  forged_value forged)
 {
     enum { TENSORS_MAX = 32 };
     static const char *const keys[] = { "format", "class", "step", "epoch", "step_of_epoch",
@@ -206,10 +215,21 @@ static void forge(const char *from, const char *to, const char *key, const char 
     ls_checkpoint *checkpoint;
     ls_saved_tensor tensor[TENSORS_MAX];
     ls_saved_text texts[KEY_COUNT];
+    float *copy = NULL;
     assert_int_equal(ls_checkpoint_open(from, &checkpoint), LS_OK);
     const int count = ls_checkpoint_tensor_count(checkpoint);
     assert_true(count <= TENSORS_MAX);
-    for (int i = 0; i < count; i++) tensor[i] = *ls_checkpoint_tensor_at(checkpoint, i);
+    for (int i = 0; i < count; i++) {
+        tensor[i] = *ls_checkpoint_tensor_at(checkpoint, i);
+        if (!forged.tensor || strcmp(tensor[i].name, forged.tensor) != 0) continue;
+        const size_t bytes = ls_saved_tensor_count(&tensor[i]) * sizeof(float);
+        copy = malloc(bytes);
+        assert_true(copy && forged.element < ls_saved_tensor_count(&tensor[i]));
+        memcpy(copy, tensor[i].data, bytes);
+        copy[forged.element] = forged.value;
+        tensor[i].data = copy;
+    }
+    assert_true((forged.tensor != NULL) == (copy != NULL));
     for (int k = 0; k < KEY_COUNT; k++) {
         texts[k].key = keys[k];
         texts[k].text = ls_checkpoint_text(checkpoint, keys[k]);
@@ -218,6 +238,7 @@ static void forge(const char *from, const char *to, const char *key, const char 
     }
     assert_int_equal(ls_checkpoint_save(to, tensor, count, texts, KEY_COUNT), LS_OK);
     ls_checkpoint_close(checkpoint);
+    free(copy);
 }
 
 /* Its CRCs hold, so only the sense of what it says can be checked: a run that went on from there
@@ -255,7 +276,7 @@ static void test_a_checkpoint_that_makes_no_sense_is_refused_by_name(void **stat
     memcpy(checkpoint, t->result.checkpoint, sizeof checkpoint);
     snprintf(path, sizeof path, "%s", training_path(t, "wrong.safetensors"));
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        forge(checkpoint, path, wrong[i].key, wrong[i].text);
+        forge(checkpoint, path, wrong[i].key, wrong[i].text, (forged_value){ NULL, 0, 0 });
         training_reset(t);
         training_set(t, "resume", path);
         assert_int_equal(training_run(t), LS_ERR_FORMAT);
@@ -263,6 +284,53 @@ static void test_a_checkpoint_that_makes_no_sense_is_refused_by_name(void **stat
             fail_msg("%s \"%s\": found '%s', expected '%s'", wrong[i].key, wrong[i].text,
                      ls_last_error(), wrong[i].words);
     }
+    training_destroy(t);
+}
+
+/* What no run could have saved is refused where it is loaded, not after an epoch, and is no result
+ * of an evaluation. */
+static void test_an_impossible_value_is_refused_where_it_is_read(void **state)
+{
+    (void)state;
+    static const struct {
+        forged_value value;
+        bool init; /* is it looked at there? */
+    } wrong[] = {
+        { { "weights/dense1/kernel", 5, NAN }, true },
+        { { "weights/dense2/bias", 1, -INFINITY }, true },
+        { { "statistics/batchnorm1/mean", 2, INFINITY }, true },
+        { { "statistics/batchnorm1/variance", 0, -0.5f }, true },
+        { { "optimizer/m/batchnorm1/gamma", 1, NAN }, false },
+        { { "optimizer/v/dense1/bias", 2, -1e-9f }, false },
+        { { "optimizer/ema/dense1/kernel", 0, INFINITY }, false },
+    };
+    training *t = training_create();
+    char *table = training_table(3, 30, 4, 3), data[600], checkpoint[1200], path[512], words[100];
+    training_write(t, "n.csv", table);
+    training_write(t, "n.model", "input 4\ndense 3\nbatchnorm relu\ndense 3\nloss auto\n");
+    snprintf(data, sizeof data, "csv:%s", training_path(t, "n.csv"));
+    training_set(t, "model", training_path(t, "n.model"));
+    training_set(t, "data", data);
+    training_set(t, "ema", "0.9");
+    training_set(t, "steps", "2");
+    training_must_run(t);
+    memcpy(checkpoint, t->result.checkpoint, sizeof checkpoint);
+    snprintf(path, sizeof path, "%s", training_path(t, "wrong.safetensors"));
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        const forged_value *v = &wrong[i].value;
+        forge(checkpoint, path, "world", "1xhost", *v);
+        snprintf(words, sizeof words, "impossible %s: element %zu is ", v->tensor, v->element);
+        for (int init = 0; init < 2; init++) {
+            training_reset(t);
+            training_set(t, init ? "init" : "resume", path);
+            training_set(t, "steps", "3");
+            const bool looks = !init || wrong[i].init;
+            assert_int_equal(training_run(t), looks ? LS_ERR_FORMAT : LS_OK);
+            if (looks && !strstr(ls_last_error(), words))
+                fail_msg("found '%s', expected '%s'", ls_last_error(), words);
+        }
+    }
+    free(table);
     training_destroy(t);
 }
 
@@ -541,6 +609,7 @@ int main(void)
         cmocka_unit_test(test_the_average_begins_with_the_first_update),
         cmocka_unit_test(test_a_file_of_weights_does_not_resume_but_starts_a_run),
         cmocka_unit_test(test_a_checkpoint_that_makes_no_sense_is_refused_by_name),
+        cmocka_unit_test(test_an_impossible_value_is_refused_where_it_is_read),
         cmocka_unit_test(test_a_start_that_fails_leaves_no_folder),
         cmocka_unit_test(test_what_would_change_bits_is_refused_and_shown),
         cmocka_unit_test(test_the_command_that_began_a_run_continues_it),
