@@ -57,6 +57,17 @@ CASES = [
     ("optimizer=sgd lr=0.1 schedule=cosine:8,0.1", lambda: k.SGD(s.CosineDecay(0.1, 8, alpha=0.1))),
     ("optimizer=sgd schedule=table:0=0.2,3=0.1,6=0.02",
      lambda: k.SGD(s.PiecewiseConstantDecay([2, 5], [0.2, 0.1, 0.02]))),
+    ("optimizer=sgd lr=0.1 schedule=step:4,0.3",
+     lambda: k.SGD(s.ExponentialDecay(0.1, 4, 0.3, staircase=True))),
+    ("optimizer=nesterov lr=0.05 weight-decay=0.2",
+     lambda: k.SGD(0.05, momentum=0.9, nesterov=True, weight_decay=0.2)),
+    ("optimizer=rmsprop lr=0.01 weight-decay=0.3 clip-norm=0.5",
+     lambda: k.RMSprop(0.01, weight_decay=0.3, clipnorm=0.5)),
+    ("optimizer=adam lr=0.02 clip-value=0.25 schedule=exponential:4,0.7",
+     lambda: k.Adam(s.ExponentialDecay(0.02, 4, 0.7), clipvalue=0.25)),
+    ("optimizer=adamw lr=0.05 clip-global-norm=1.2 ema=0.8 schedule=polynomial:8,0.01",
+     lambda: k.AdamW(s.PolynomialDecay(0.05, 8, 0.01), global_clipnorm=1.2, use_ema=True,
+                     ema_momentum=0.8)),
 ]
 
 
