@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""make_layers.py -- losses, gradients and statistics that Keras finds for small models of each layer.
+"""make_layers.py -- losses, gradients and statistics that Keras finds for small models.
 
     python3 -m venv venv && venv/bin/pip install tensorflow-cpu
     venv/bin/python tests/golden/make_layers.py > tests/golden/layers.inc
@@ -43,12 +43,14 @@ CASES = [
      "batchnorm momentum=0.8 epsilon=0.01\n" + HEAD),
     ("", 1, 0, 0, "avgpool 2x2\nflatten\ndense 5 bias=no\nbatchnorm\nsigmoid\ndense 10\n"
                   "loss softmax-crossentropy\n"),
-    ("", 1, 0, 0, "a = conv 4 3x3 relu\nb = conv 4 3x3 from input1\nc = conv 4 3x3 pad=same from a\n"
-                  "add relu from a b c\n" + HEAD),
+    ("", 1, 0, 0, "a = conv 4 3x3 relu\nb = conv 4 3x3 from input1\n"
+                  "c = conv 4 3x3 pad=same from a\nadd relu from a b c\n" + HEAD),
     ("", 1, 0, 0, "a = conv 4 3x3\nb = conv 4 3x3 from input1\nc = conv 4 1x1 from a\n"
                   "multiply from a b c\n" + HEAD),
-    ("", 1, 0, 0, "a = conv 2 3x3\nb = conv 3 3x3 from input1\nconcat from b a\nconv 3 2x2\n" + HEAD),
-    ("", 1, 0, 0, "conv 4 3x3\nrelu\nconv 4 2x2\nleakyrelu\nconv 4 2x2\nleakyrelu slope=0.1\n" + HEAD),
+    ("", 1, 0, 0, "a = conv 2 3x3\nb = conv 3 3x3 from input1\nconcat from b a\n"
+                  "conv 3 2x2\n" + HEAD),
+    ("", 1, 0, 0, "conv 4 3x3\nrelu\nconv 4 2x2\nleakyrelu\nconv 4 2x2\n"
+                  "leakyrelu slope=0.1\n" + HEAD),
     ("", 1, 0, 0, "conv 4 3x3\nsigmoid\nconv 4 2x2 stride=2\n" + HEAD),
     ("", 1, 0, 0, "conv 4 3x3\ntanh\nconv 4 2x2 stride=2\n" + HEAD),
     ("", 1, 0, 0, "conv 4 3x3\ngelu\nconv 4 2x2 stride=2\n" + HEAD),
