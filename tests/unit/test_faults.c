@@ -8,10 +8,12 @@
  */
 #include "support/test.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "io/checkpoint.h"
 #include "support/faulty_device.h"
 #include "support/training.h"
 
@@ -58,6 +60,23 @@ static ls_status nan_update(ls_stream *stream, const ls_update_args *args)
     return LS_OK;
 }
 
+/* digits-cnn has two convolutions: call 13 is the first of step 7. Its weights go bad before it. */
+enum { CONVOLUTIONS = 2 };
+
+static ls_status nan_weight(ls_stream *stream, const ls_conv_forward_args *args)
+{
+    if (++lie.calls == lie.bad_call) ((float *)(uintptr_t)args->w)[5] = NAN;
+    return lie.sound->conv_forward(stream, args);
+}
+
+/* The same, but it is the output that is bad, and that once. */
+static ls_status nan_output(ls_stream *stream, const ls_conv_forward_args *args)
+{
+    LS_TRY(lie.sound->conv_forward(stream, args));
+    if (++lie.calls == lie.bad_call) args->y[5] = NAN;
+    return LS_OK;
+}
+
 static ls_status failing_update(ls_stream *stream, const ls_update_args *args)
 {
     if (++lie.calls == lie.bad_call)
@@ -78,6 +97,7 @@ static ls_status open_lying(void *context, int rank, int threads, atomic_ulong *
         lie.kernels = *lie.sound;
         if (wrong.update) lie.kernels.update = wrong.update;
         if (wrong.digest) lie.kernels.digest = wrong.digest;
+        if (wrong.conv_forward) lie.kernels.conv_forward = wrong.conv_forward;
         (*out)->kernels = &lie.kernels;
     }
     return LS_OK;
@@ -248,6 +268,71 @@ static void test_a_value_that_is_not_finite_stops_that_step_and_is_in_no_checkpo
     training_destroy(t);
 }
 
+/* All numbered checkpoints of the run in `folder` up to `last` are there, and no later one; no
+ * value in them is bad. */
+static void expect_finite_checkpoints(const char *folder, int last)
+{
+    for (int step = 1; step <= last + 1; step++) {
+        char path[700];
+        ls_checkpoint *checkpoint;
+        snprintf(path, sizeof path, "%s/checkpoints/step-%d.safetensors", folder, step);
+        const ls_status status = ls_checkpoint_open(path, &checkpoint);
+        assert_int_equal(status == LS_OK, step <= last);
+        if (status != LS_OK) continue;
+        for (int i = 0; i < ls_checkpoint_tensor_count(checkpoint); i++) {
+            const ls_saved_tensor *tensor = ls_checkpoint_tensor_at(checkpoint, i);
+            const float *x = tensor->data;
+            for (size_t e = 0; e < ls_saved_tensor_count(tensor); e++) assert_true(isfinite(x[e]));
+        }
+        ls_checkpoint_close(checkpoint);
+    }
+}
+
+static void test_a_weight_gone_bad_in_one_replica_is_named_with_it(void **state)
+{
+    (void)state;
+    training *t = lying_create();
+    char folder[600];
+    snprintf(folder, sizeof folder, "%s", training_path(t, "named"));
+    training_set(t, "out", folder);
+    training_set(t, "save-every", "1");
+    lie.kernels.conv_forward = nan_weight;
+    lie.bad_call = 6 * CONVOLUTIONS + 1;
+    assert_int_equal(training_run(t), LS_ERR_NONFINITE);
+    assert_int_equal(t->step_count, 6);
+    expect_in_message("rank 1: step 7");
+    expect_in_message("weights/conv1/kernel holds a value that is not finite, element 5");
+    expect_finite_checkpoints(folder, 6);
+    training_destroy(t);
+}
+
+/* Going back has the bits of a run that left this batch out, on any number of replicas. */
+static void test_rollback_goes_on_as_if_the_batch_had_been_left_out(void **state)
+{
+    (void)state;
+    static const char *const worlds[] = { "host:2", "host:3", "host:8" };
+    training *t = lying_create();
+    training_bits skipped;
+    training_set(t, "nonfinite", "skip");
+    lie.kernels.conv_forward = nan_output;
+    lie.bad_call = 6 * CONVOLUTIONS + 1;
+    training_must_run(t);
+    assert_true(t->step_count == 13 && t->step[6].skipped);
+    t->step[6].loss = 0; /* a NaN, which equals nothing */
+    training_remember(t, &skipped);
+    training_set(t, "nonfinite", "rollback");
+    for (int w = 0; w < 3; w++) {
+        training_set(t, "devices", worlds[w]);
+        lie.kernels = (ls_kernels){ .conv_forward = nan_weight };
+        lie.calls = 0;
+        training_must_run(t);
+        assert_true(t->step_count == 13 && t->step[6].skipped && !t->step[7].skipped);
+        t->step[6].loss = 0;
+        assert_true(training_same(t, &skipped, worlds[w]));
+    }
+    training_destroy(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -258,6 +343,8 @@ int main(void)
         cmocka_unit_test(test_a_replica_out_of_memory_ends_the_run_with_its_reason),
         cmocka_unit_test(test_every_allocation_that_fails_ends_the_run_cleanly),
         cmocka_unit_test(test_a_value_that_is_not_finite_stops_that_step_and_is_in_no_checkpoint),
+        cmocka_unit_test(test_a_weight_gone_bad_in_one_replica_is_named_with_it),
+        cmocka_unit_test(test_rollback_goes_on_as_if_the_batch_had_been_left_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
