@@ -122,9 +122,10 @@ const ls_command ls_command_eval = {
     .summary = "loss and metrics of a checkpoint on a data set",
     .about =
         "Evaluates every sample of the test part (or of the training part, where there is no test\n"
-        "part) exactly once. CHECKPOINT is a .safetensors file or a run folder. Without --data it\n"
-        "is the data that the checkpoint was trained on, without --metrics its run's. Samples are\n"
-        "not weighted. The result is the same, bit for bit, for any --devices and --threads.\n",
+        "part) exactly once. CHECKPOINT is a .safetensors file, or a run folder: its last one,\n"
+        "not its best. Without --data it is the data that the checkpoint was trained on, without\n"
+        "--metrics its run's. Samples are not weighted. The result is the same, bit for bit, for\n"
+        "any --devices and --threads.\n",
     .arguments_min = 1,
     .arguments_max = 1,
     .takes = eval_options,

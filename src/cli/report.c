@@ -221,7 +221,11 @@ static void report_next(FILE *out, const char *program, const ls_config *config,
     print_shell_word(out, program);
     fputs(" train --resume ", out);
     print_shell_word(out, config->out);
-    if (!result->stopped_by_signal && !result->out_of_time) {
+    const bool has_more = config->steps > 0 ? result->steps < config->steps
+                                            : result->epochs < config->epochs;
+    if (result->stopped_early) fprintf(out, " --early-stop %" PRIu64, 2 * config->early_stop);
+    if (!result->stopped_by_signal && !result->out_of_time
+        && !(result->stopped_early && has_more)) {
         fprintf(out, config->steps > 0 ? " --steps %" PRIu64 : " --epochs %" PRIu64,
                 2 * (config->steps > 0 ? result->steps : result->epochs));
     }

@@ -157,7 +157,7 @@ static ls_status fix_fields(const table *t, const ls_csv_span *line, table_optio
     const size_t first = field_named(options->label, fields, options->answers);
     if (first + options->answers > fields) {
         return ls_fail(LS_ERR_ARGUMENT,
-                       "data spec csv: label=%s with %zu of them, but %s has %zu fields",
+                       "data spec csv: label=%s outputs=%zu is beyond the last field: %s has %zu",
                        options->label, options->answers, t->name, fields);
     }
     options->fields = fields;

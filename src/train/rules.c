@@ -141,7 +141,8 @@ static ls_status no_match(span pattern, const ls_model *model)
     if (!nearest && model->parameter_count > 0) nearest = model->parameter[0].name;
     free(names);
     return ls_fail(LS_ERR_ARGUMENT, "--rules: '%s' matches no parameter of this model; the "
-                   "nearest is %s (lockstep show MODEL lists them)", text,
+                   "nearest is %s (LAYER/kernel, bias, gamma, beta; lockstep show MODEL lists the "
+                   "layers)", text,
                    nearest ? nearest : "none");
 }
 

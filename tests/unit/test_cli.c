@@ -530,6 +530,19 @@ static void test_eval_prints_the_metrics_that_it_is_asked_for(void **state)
     expect("eval n --confusion", 2);
 }
 
+/* The second epoch is not better by 5; with more epochs alone the run would end at once again. */
+static void test_a_run_that_stopped_early_is_continued_with_more_patience(void **state)
+{
+    (void)state;
+    expect("train linear --data digits --epochs 9 --early-stop 1 --min-delta 5 --out e", 0);
+    expect_text(last.out, "stopped by --early-stop: 2 epochs");
+    expect_text(row("continue"), "train --resume e --early-stop 2\n");
+    expect("train --resume e --early-stop 2", 0);
+    expect_text(last.out, "stopped by --early-stop: 3 epochs");
+    expect("train linear --data digits --epochs 2 --early-stop 1 --min-delta 5 --out f", 0);
+    expect_text(row("continue"), "train --resume f --early-stop 2 --epochs 4\n");
+}
+
 static void test_a_damaged_checkpoint_is_refused_with_its_exit_code(void **state)
 {
     (void)state;
@@ -748,6 +761,7 @@ int main(void)
         TEST(test_what_is_odd_in_the_data_is_said_once),
         TEST(test_eval_and_predict_agree_for_any_number_of_replicas),
         TEST(test_eval_prints_the_metrics_that_it_is_asked_for),
+        TEST(test_a_run_that_stopped_early_is_continued_with_more_patience),
         TEST(test_a_damaged_checkpoint_is_refused_with_its_exit_code),
         TEST(test_verify_climbs_the_ladder),
         TEST(test_verify_sets_a_larger_batch_beside_the_fixed_one),
