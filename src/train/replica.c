@@ -57,8 +57,8 @@ static size_t pass_rows_max(int shard_count, int world_size, int rank, int accum
     return most;
 }
 
-/* Rows that an evaluation is given where training asks for fewer: `capacity_min`, or as many as keep
- * activations small. Few rows cost time, not bits. */
+/* Rows that an evaluation is given where training asks for fewer: `capacity_min`, or as many as
+ * keep activations small. Few rows cost time, not bits. */
 static size_t evaluation_rows(const ls_replica_config *config)
 {
     size_t sample = 1; /* floats of all layers */
