@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* guard.h -- what a step does whose numbers are not finite, and the loss scale of class f16.
  *
- * A step is tested three times, on numbers that all ranks have alike, so all decide alike: its loss
- * and the reduced gradient before the update, the length of the update after it. --nonfinite says
+ * A step is tested four times, on numbers that all ranks have alike, so all decide alike: its loss,
+ * the reduced gradient, and what the moving statistics would become before the update, the length
+ * of the update after it. --nonfinite says
  * what follows a step that fails:
  *
  *   stop      the run ends, and names what was not finite first

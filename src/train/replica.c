@@ -91,7 +91,7 @@ static size_t layout_results(ls_results *results, const ls_replica_config *confi
     results->update_square = carve(&c, count * sizeof(double));
     results->weight_square = carve(&c, count * sizeof(double));
     results->weight_absolute = carve(&c, count * sizeof(double));
-    results->nonfinite = carve(&c, count * sizeof(uint64_t));
+    results->nonfinite = carve(&c, (count + 1) * sizeof(uint64_t));
     results->digest = carve(&c, 2 * sizeof(uint64_t));
     results->shard_sum = carve(&c, (size_t)config->shard_count * sizeof(ls_shard_sum));
     return c.used;

@@ -105,7 +105,7 @@ typedef struct {
     double *update_square;     /* [parameters] */
     double *weight_square;     /* [parameters] */
     double *weight_absolute;   /* [parameters] */
-    uint64_t *nonfinite;       /* [parameters] */
+    uint64_t *nonfinite;       /* [parameters + 1] the last: of the moving statistics */
     uint64_t *digest;          /* [2] of the weights, of the moving statistics */
     ls_shard_sum *shard_sum;   /* [shard_count] rows of all shards, own ones first computed here */
 } ls_results;

@@ -176,8 +176,40 @@ static int bad_gradient(const ls_rank *k)
     return -1;
 }
 
+/* Where the moving statistics would not be finite; LS_ALL_FINITE: nowhere. A batch whose variance
+ * is infinite is normalised to finite numbers, so that the loss tells nothing. */
+static uint64_t bad_statistic(const ls_rank *k)
+{
+    const ls_model *model = &k->run->model;
+    if (model->statistic_floats == 0) return LS_ALL_FINITE;
+    return k->replica.results_host.nonfinite[model->parameter_count];
+}
+
+/* Have the device look for it. */
+static ls_status test_statistics(ls_rank *k)
+{
+    const ls_model *model = &k->run->model;
+    ls_replica *r = &k->replica;
+    if (model->statistic_floats == 0) return LS_OK;
+    return ls_nonfinite(&r->compute, &(ls_nonfinite_args){
+        .count = model->statistic_floats, .x = r->moved,
+        .out = r->results.nonfinite + model->parameter_count });
+}
+
+/* Does not return LS_OK. */
+static ls_status explain_statistic(const ls_rank *k, uint64_t at)
+{
+    const ls_parameter *statistic = k->run->model.statistic;
+    while (at >= statistic->begin + statistic->count) statistic++;
+    return ls_fail(LS_ERR_NONFINITE, "statistics/%s would not be finite, element %" PRIu64
+                   "; the loss was %g", statistic->name, at - statistic->begin, k->numbers.loss);
+}
+
 static ls_status check_gradients(ls_rank *k)
 {
+    const uint64_t at = bad_statistic(k);
+    if (at != LS_ALL_FINITE)
+        return ls_guard_tolerates(k) ? LS_OK : explain_statistic(k, at);
     const int p = bad_gradient(k);
     if (p < 0 || ls_guard_tolerates(k)) return LS_OK;
     return ls_fail(LS_ERR_NONFINITE, "the gradient of %s is not finite, element %" PRIu64
@@ -210,6 +242,7 @@ static ls_status divide(ls_rank *k)
         .g = r->gradients + (size_t)r->plan.final_slot[0] * run->model.arena_floats,
         .square_sum = r->results.gradient_square,
         .nonfinite = r->results.nonfinite }));
+    LS_TRY(test_statistics(k));
     LS_TRY(ls_replica_read_results(r, run->group, "finishing the gradient"));
     n->grad_norm = ls_trained_norm(run->rule, r->results_host.gradient_square,
                                    run->model.parameter_count);

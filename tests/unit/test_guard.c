@@ -165,6 +165,28 @@ static void test_a_skipped_step_changes_nothing_but_the_place_in_the_data(void *
     training_destroy(t);
 }
 
+/* Step 2's batch has a variance of 1e40, which makes it infinite, and the loss no less finite. */
+static void test_statistics_that_would_not_be_finite_are_a_step_that_is_not(void **state)
+{
+    (void)state;
+    training *t = create("1,1\n3,1\n1,1\n2e20,1\n1,1\n3,1\n");
+    training_write(t, "norm.model", "input 1\nbatchnorm\ndense 1 bias=no\nloss mse\n");
+    training_set(t, "model", training_path(t, "norm.model"));
+    t->config.init[0] = '\0';
+    for (int d = 0; d < 2; d++) {
+        training_set(t, "devices", devices[d]);
+        training_set(t, "nonfinite", "stop");
+        assert_int_equal(training_run(t), LS_ERR_NONFINITE);
+        assert_int_equal(t->step_count, 1);
+        assert_non_null(strstr(ls_last_error(), "step 2: statistics/batchnorm1/variance would not "
+                                                "be finite, element 0"));
+        training_set(t, "nonfinite", "skip");
+        training_must_run(t);
+        assert_true(t->step[1].skipped && isfinite(t->step[1].loss) && !t->step[2].skipped);
+    }
+    training_destroy(t);
+}
+
 /* Step 1's gradient is 1e34, 1e6 of it more than a float holds: too late to skip. */
 static void test_an_update_that_is_not_finite_is_taken_back_or_ends_the_run(void **state)
 {
@@ -217,6 +239,7 @@ int main(void)
         cmocka_unit_test(test_a_step_without_weight_between_failures_does_not_hide_them),
         cmocka_unit_test(test_by_default_a_run_stops_at_the_step_that_is_not_finite),
         cmocka_unit_test(test_a_skipped_step_changes_nothing_but_the_place_in_the_data),
+        cmocka_unit_test(test_statistics_that_would_not_be_finite_are_a_step_that_is_not),
         cmocka_unit_test(test_an_update_that_is_not_finite_is_taken_back_or_ends_the_run),
         cmocka_unit_test(test_a_resumed_run_goes_on_with_its_loss_scale),
     };
