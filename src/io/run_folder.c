@@ -146,13 +146,18 @@ static ls_status prepare_folder(ls_run_folder *folder, bool resume)
 
 /* -- checkpoints ------------------------------------------------------------------------------ */
 
-/* The number in "step-120.safetensors"; false if `name` is none such. */
-static bool step_of(const char *name, uint64_t *step)
+/* The number in "step-120.safetensors", a file in `folder`; false if `name` is none that a run
+ * writes: "step-0120", a folder, a link. */
+static bool step_of(DIR *folder, const char *name, uint64_t *step)
 {
-    char *end;
-    if (strncmp(name, "step-", 5) != 0 || name[5] < '0' || name[5] > '9') return false;
-    *step = strtoull(name + 5, &end, 10);
-    return strcmp(end, ".safetensors") == 0;
+    char own[NAME_BYTES];
+    struct stat info;
+    if (strncmp(name, "step-", 5) != 0) return false;
+    *step = strtoull(name + 5, NULL, 10);
+    snprintf(own, sizeof own, "step-%" PRIu64 ".safetensors", *step);
+    return strcmp(name, own) == 0
+           && fstatat(dirfd(folder), name, &info, AT_SYMLINK_NOFOLLOW) == 0
+           && S_ISREG(info.st_mode);
 }
 
 /* How many step-N there are, and the smallest N. */
@@ -165,7 +170,7 @@ static ls_status count_steps(ls_run_folder *folder, uint64_t *count, uint64_t *l
     *least = UINT64_MAX;
     for (struct dirent *entry; (entry = readdir(open_folder)) != NULL;) {
         uint64_t step;
-        if (!step_of(entry->d_name, &step)) continue;
+        if (!step_of(open_folder, entry->d_name, &step)) continue;
         ++*count;
         if (step < *least) *least = step;
     }

@@ -263,18 +263,34 @@ static void test_a_best_file_of_another_epoch_is_not_the_result(void **state)
     training_destroy(t);
 }
 
+/* Files that no run writes, among those that one does, count for nothing and stay. */
 static void test_the_newest_numbered_checkpoints_are_kept(void **state)
 {
     (void)state;
+    static const char *const foreign[] = {
+        "run/checkpoints/step-0001.safetensors", "run/checkpoints/step-7.safetensors.old",
+        "run/checkpoints/step-18446744073709551616.safetensors",
+    };
     training *t = create();
     char folder[600], path[800];
     struct stat info;
     snprintf(folder, sizeof folder, "%s", training_path(t, "run"));
+    assert_int_equal(mkdir(folder, 0777), 0);
+    snprintf(path, sizeof path, "%s/checkpoints", folder);
+    assert_int_equal(mkdir(path, 0777), 0);
     training_set(t, "out", folder);
     training_set(t, "epochs", "5"); /* 15 steps */
     training_set(t, "save-every", "2");
     training_set(t, "keep", "3");
+    training_set(t, "resume", "auto");
+    training_write(t, "run/config.txt", "");
+    for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
+        training_write(t, foreign[i], "");
+    snprintf(path, sizeof path, "%s/checkpoints/step-1.safetensors", folder);
+    assert_int_equal(mkdir(path, 0777), 0);
     training_must_run(t);
+    for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
+        assert_int_equal(stat(training_path(t, foreign[i]), &info), 0);
     for (int step = 2; step <= 14; step += 2) {
         snprintf(path, sizeof path, "%s/checkpoints/step-%d.safetensors", folder, step);
         assert_true((stat(path, &info) == 0) == (step >= 10));
