@@ -57,12 +57,12 @@ ls_status ls_evaluate_argument(const ls_invocation *v, bool want_classes, bool w
 /* Characters of the widest number of a square matrix, and of its class numbers. */
 static int widest(const size_t *count, size_t classes)
 {
-    size_t most = classes;
+    size_t most = classes - 1;
     for (size_t i = 0; i < classes * classes; i++) most = count[i] > most ? count[i] : most;
     return snprintf(NULL, 0, "%zu", most);
 }
 
-/* A row per label, a column per prediction. */
+/* A row per label, with its name at the end if it has one; a column per prediction. */
 static ls_status print_confusion(const ls_evaluation *e)
 {
     const size_t classes = e->classes;
@@ -78,9 +78,13 @@ static ls_status print_confusion(const ls_evaluation *e)
     const int width = widest(count, classes);
     printf("confusion   a row per label, a column per prediction\n%*s", width, "");
     for (size_t c = 0; c < classes; c++) printf(" %*zu", width, c);
+    const char *name = e->class_names;
     for (size_t r = 0; r < classes; r++) {
         printf("\n%*zu", width, r);
         for (size_t c = 0; c < classes; c++) printf(" %*zu", width, count[r * classes + c]);
+        if (r >= e->named) continue;
+        printf("  %s", name);
+        name += strlen(name) + 1;
     }
     printf("\n");
     free(count);

@@ -121,6 +121,23 @@ static ls_status open_job(applied *a, const ls_evaluation_request *request)
                                   request->want_rows || ls_evaluation_needs_rows(&a->metrics));
 }
 
+static ls_status take_class_names(const ls_dataset *dataset, ls_evaluation *result)
+{
+    if (!ls_dataset_class_name(dataset, 0)) return LS_OK;
+    const size_t classes = ls_dataset_describe(dataset)->classes;
+    size_t bytes = 0;
+    for (size_t c = 0; c < classes; c++) bytes += strlen(ls_dataset_class_name(dataset, c)) + 1;
+    char *to = result->class_names = malloc(bytes);
+    if (!to) return ls_fail(LS_ERR_MEMORY, "no memory for %zu class names", classes);
+    for (size_t c = 0; c < classes; c++) {
+        const char *name = ls_dataset_class_name(dataset, c);
+        memcpy(to, name, strlen(name) + 1);
+        to += strlen(name) + 1;
+    }
+    result->named = classes;
+    return LS_OK;
+}
+
 /* Labels and predictions of classes, out of the job. */
 static ls_status take_classes(applied *a, ls_evaluation *result)
 {
@@ -133,7 +150,7 @@ static ls_status take_classes(applied *a, ls_evaluation *result)
         result->label[i] = ls_dataset_label(a->dataset, a->job.part, i);
     result->predicted = a->job.predicted;
     a->job.predicted = NULL;
-    return LS_OK;
+    return take_class_names(a->dataset, result);
 }
 
 static ls_status report(applied *a, const ls_evaluation_request *request, ls_evaluation *result)
@@ -164,6 +181,7 @@ void ls_evaluation_free(ls_evaluation *evaluation)
 {
     free(evaluation->label);
     free(evaluation->predicted);
+    free(evaluation->class_names);
     free(evaluation->rows);
     *evaluation = (ls_evaluation){ 0 };
 }

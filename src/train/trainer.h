@@ -110,6 +110,9 @@ typedef struct {
     char data_note[200];              /* "" or that the data differ from those trained on */
     size_t classes;                   /* that labels and predictions are below; 0: numbers */
     int32_t *label, *predicted;       /* owned, [samples]; NULL for numbers, or unless wanted */
+    size_t named;                     /* classes that have a name; 0: the data have no names */
+    char *class_names;                /* owned: these names, one after another, each with its
+                                         zero byte; NULL if there are none, or unless wanted */
     float *rows;                      /* owned, [samples, columns] probabilities or predictions:
                                          what predict prints; NULL unless wanted */
     size_t columns;

@@ -530,6 +530,36 @@ static void test_eval_prints_the_metrics_that_it_is_asked_for(void **state)
     expect("eval n --confusion", 2);
 }
 
+/* Two black pictures of CIFAR-10's layout, a cat (3) and a truck (9), at `path`. */
+static void write_two_pictures(const char *path)
+{
+    enum { RECORD_BYTES = 1 + 3 * 1024 };
+    static unsigned char records[2 * RECORD_BYTES];
+    records[0] = 3;
+    records[RECORD_BYTES] = 9;
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(records, 1, sizeof records, file), sizeof records);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void test_a_row_of_the_confusion_ends_in_the_name_of_its_class(void **state)
+{
+    (void)state;
+    write_two_pictures("data_batch_1.bin");
+    write_two_pictures("test_batch.bin");
+    FILE *file = fopen("batches.meta.txt", "w");
+    assert_non_null(file);
+    fputs("airplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\nhorse\nship\ntruck\n", file);
+    assert_int_equal(fclose(file), 0);
+    expect("train linear --data cifar10:. --epochs 1 --out p", 0);
+    expect("eval p --confusion", 0);
+    expect_text(last.out, "\n0 0 0 0 0 0 0 0 0 0 0  airplane\n");
+    expect_text(last.out, "  cat\n");
+    expect_text(last.out, " 0  ship\n");
+    expect_text(last.out, "  truck\n");
+}
+
 /* The second epoch is not better by 5; with more epochs alone the run would end at once again. */
 static void test_a_run_that_stopped_early_is_continued_with_more_patience(void **state)
 {
@@ -761,6 +791,7 @@ int main(void)
         TEST(test_what_is_odd_in_the_data_is_said_once),
         TEST(test_eval_and_predict_agree_for_any_number_of_replicas),
         TEST(test_eval_prints_the_metrics_that_it_is_asked_for),
+        TEST(test_a_row_of_the_confusion_ends_in_the_name_of_its_class),
         TEST(test_a_run_that_stopped_early_is_continued_with_more_patience),
         TEST(test_a_damaged_checkpoint_is_refused_with_its_exit_code),
         TEST(test_verify_climbs_the_ladder),
