@@ -114,14 +114,15 @@ TESTS_OF_PROGRAM = "test_bench test_cli long_kills"
 TESTS_OF_VGPU = "test_vgpu_driver test_vgpu_launch test_vgpu_order test_vgpu_ptx"
 
 # check-cuda, check-cuda-asan, check-cuda-tsan: on the virtual GPU
-TESTS_CUDA = ("test_cuda_batchnorm test_cuda_conformance test_cuda_decode test_cuda_device "
-              "test_cuda_elements test_cuda_format16 test_cuda_products test_cuda_resnet "
-              "test_cuda_tensors test_cuda_train test_cuda_waits")
+TESTS_CUDA = ("test_cuda_batchnorm test_cuda_collectives test_cuda_conformance test_cuda_decode "
+              "test_cuda_device test_cuda_elements test_cuda_format16 test_cuda_products "
+              "test_cuda_resnet test_cuda_tensors test_cuda_train test_cuda_waits")
 # check-cuda-long; the second list also with sanitizers
-TESTS_CUDA_LONG = "long_cuda_faults"
+TESTS_CUDA_LONG = "long_cuda_collectives long_cuda_faults"
 TESTS_CUDA_LONG_ALL = "long_cuda_steps"
 # Functions that a test puts its own in the place of.
-REPLACED = {"test_cuda_waits": "ls_stream_wait ls_link_send_begin ls_link_recv_begin"}
+REPLACED = {"test_cuda_collectives": "ls_link_send_begin ls_link_recv_begin",
+            "test_cuda_waits": "ls_stream_wait ls_link_send_begin ls_link_recv_begin"}
 
 TOOLCHAIN_BEGIN = "# -- toolchain: all that may differ on your machine; edit by hand "
 TOOLCHAIN_END = "# -- end of toolchain "

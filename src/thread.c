@@ -54,7 +54,7 @@ enum {
     STACK_BYTES = 8 << 20 /* of a rank thread; the same under every ulimit -s */
 };
 
-static const double GRACE_S = 1.0; /* beyond the timeout, for ranks to return after a failure */
+static const double GRACE_S = 1.0; /* beyond its timeout, for a rank to return after a failure */
 
 typedef struct {
     _Alignas(LINE_BYTES) atomic_ulong arrivals; /* meetings this rank has come to; its own */
@@ -224,6 +224,14 @@ static int group_start(ls_group *group)
     return started;
 }
 
+/* When a rank that has not returned is given up. After any other failure it may be in the middle of
+ * something long; a timeout it has already had. */
+static double join_deadline(const ls_group *group)
+{
+    const double timeout_s = group->status == LS_ERR_TIMEOUT ? 0 : group->timeout_s;
+    return group->abort_time + timeout_s + GRACE_S;
+}
+
 /* Wait until `started` ranks have returned, or until the grace after a failure is over. */
 static void group_wait_returned(ls_group *group, int started)
 {
@@ -234,7 +242,7 @@ static void group_wait_returned(ls_group *group, int started)
             (void)pthread_cond_wait(&group->changed, &group->lock);
             continue;
         }
-        const double until = group->abort_time + group->timeout_s + GRACE_S;
+        const double until = join_deadline(group);
         const time_t whole = (time_t)until;
         const struct timespec deadline = { .tv_sec = whole,
                                            .tv_nsec = (long)((until - (double)whole) * 1e9) };

@@ -73,8 +73,9 @@ typedef struct {
     size_t count;           /* floats in the bucket */
     int piece_count;        /* 1 .. 16: the maximal nodes of this rank's shards, ascending */
     const ls_node *node;    /* [piece_count] */
-    float *const *piece;    /* [piece_count] this rank's sums, each [count], 128-byte aligned */
-    float *result;          /* [count] the sum over all V shards; may be piece[0] */
+    float *const *piece;    /* [piece_count] this rank's sums, each [count]; aligned to 128 bytes
+                               it is fastest, to 4 it need be */
+    float *result;          /* [count] the sum over all V shards; may be piece[0]; aligned likewise */
     ls_event *ready;        /* recorded after the last op that wrote a piece */
     ls_event *done;         /* recorded by the call: the compute stream waits for it */
 } ls_pieces;

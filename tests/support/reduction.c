@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* reduction.c -- see reduction.h.
  *
- * Host devices' memory is plain memory, so buffers are filled and read directly.
+ * Host devices' memory is plain memory, so there buffers are filled and read directly: no copy of
+ * a device is spent on it, which tests that make the n-th one fail would have to know.
  */
 #include "support/reduction.h"
 
@@ -92,12 +93,16 @@ static ls_status open_rank(reduction *r, int rank)
     for (int i = 0; i <= mine->piece_count; i++) {
         LS_TRY(ls_device_alloc(device, bytes, &mine->memory[i]));
     }
+    void *host = NULL;
+    LS_TRY(ls_pinned_alloc(device, bytes, &host));
+    mine->host = host;
     return LS_OK;
 }
 
 static void close_rank(reduction *r, int rank)
 {
     reduction_rank *mine = &r->rank[rank];
+    if (r->device[rank] != NULL) ls_pinned_release(r->device[rank], mine->host);
     for (int i = 16; i >= 0; i--) {
         if (mine->memory[i] != NULL) ls_device_release(r->device[rank], mine->memory[i]);
     }
@@ -119,16 +124,22 @@ static ls_pair_kind pair_kind(pair_pattern pattern, int a, int b)
     return (ls_pair_kind)((a * 5 + b * 3 + a * b) % 3);
 }
 
+static ls_pair_kind kind_of(const reduction_settings *s, int a, int b)
+{
+    const ls_pair_kind kind = pair_kind(s->pairs, a, b);
+    if (a == b) return LS_PAIR_LOCAL;
+    if (s->device == NULL) return kind;
+    if (s->device[a]->ordinal == s->device[b]->ordinal) return LS_PAIR_LOCAL;
+    return kind == LS_PAIR_LOCAL ? LS_PAIR_PEER : kind;
+}
+
 static void lay_out(reduction *r)
 {
     const int n = r->settings.world_size;
     r->topology.count = n;
     for (int a = 0; a < n; a++) {
         r->topology.ring[a] = r->settings.turn_ring ? (n - a) % n : a;
-        for (int b = 0; b < n; b++) {
-            r->topology.pair[a * n + b] = a == b ? LS_PAIR_LOCAL
-                                                 : pair_kind(r->settings.pairs, a, b);
-        }
+        for (int b = 0; b < n; b++) r->topology.pair[a * n + b] = kind_of(&r->settings, a, b);
     }
 }
 
@@ -137,6 +148,11 @@ static ls_status open_devices(reduction *r)
     atomic_ulong *progress = ls_group_progress(r->group);
     for (int i = 0; i < r->settings.world_size; i++) {
         fault *f = r->settings.fault;
+        if (r->settings.device != NULL) {
+            r->device[i] = r->settings.device[i];
+            r->device[i]->progress = progress;
+            continue;
+        }
         if (f == NULL) {
             LS_TRY(ls_device_open_host(i, 1, false, progress, &r->device[i]));
         } else {
@@ -180,7 +196,10 @@ void reduction_close(reduction *r)
 {
     for (int i = r->settings.world_size - 1; i >= 0; i--) close_rank(r, i);
     ls_comm_destroy(r->comm);
-    for (int i = r->settings.world_size - 1; i >= 0; i--) ls_device_close(r->device[i]);
+    for (int i = r->settings.world_size - 1; i >= 0; i--) {
+        if (r->settings.device == NULL) ls_device_close(r->device[i]);
+        else if (r->device[i] != NULL) r->device[i]->progress = NULL;
+    }
     ls_group_destroy(r->group);
     free(r->want);
     memset(r, 0, sizeof *r);
@@ -191,42 +210,77 @@ void reduction_close(reduction *r)
 /* A float that no sum above gives, to see what was not to be written. */
 static const float UNTOUCHED = 1.5e30f;
 
-static void fill(reduction *r, reduction_rank *mine)
+static bool is_plain(const reduction *r) { return r->settings.device == NULL; }
+
+ls_status reduction_put(reduction *r, reduction_rank *mine, int p, size_t count)
+{
+    float *buffer = (float *)mine->memory[p] + r->offset;
+    if (is_plain(r)) {
+        memcpy(buffer, mine->host, count * sizeof(float));
+        return LS_OK;
+    }
+    LS_TRY(ls_copy_to_device(&mine->compute, buffer, mine->host, count * sizeof(float)));
+    return ls_stream_drain(&mine->compute, NULL, "a test's buffer");
+}
+
+ls_status reduction_get(reduction *r, reduction_rank *mine, int p, size_t count)
+{
+    const float *buffer = (const float *)mine->memory[p] + r->offset;
+    if (is_plain(r)) {
+        memcpy(mine->host, buffer, count * sizeof(float));
+        return LS_OK;
+    }
+    LS_TRY(ls_copy_to_host(&mine->compute, mine->host, buffer, count * sizeof(float)));
+    return ls_stream_drain(&mine->compute, NULL, "a test's buffer");
+}
+
+/* What piece p has at i before the call; of the last buffer: nothing. */
+static float filled_value(const reduction *r, const reduction_rank *mine, int p, size_t i)
+{
+    if (p == mine->piece_count || i >= r->count) return UNTOUCHED;
+    return tree_value(r->seed, mine->node[p].begin, mine->node[p].count, i);
+}
+
+static ls_status fill(reduction *r, reduction_rank *mine)
 {
     for (int p = 0; p <= mine->piece_count; p++) {
         float *buffer = (float *)mine->memory[p] + r->offset;
-        for (size_t i = 0; i < r->count + 32; i++) buffer[i] = UNTOUCHED;
-        if (p == mine->piece_count) {
-            mine->result = r->settings.in_place ? mine->piece[0] : buffer;
-            break;
-        }
-        mine->piece[p] = buffer;
-        for (size_t i = 0; i < r->count; i++) {
-            buffer[i] = tree_value(r->seed, mine->node[p].begin, mine->node[p].count, i);
-        }
+        for (size_t i = 0; i < r->count + 32; i++) mine->host[i] = filled_value(r, mine, p, i);
+        LS_TRY(reduction_put(r, mine, p, r->count + 32));
+        if (p < mine->piece_count) mine->piece[p] = buffer;
+        else mine->result = r->settings.in_place ? mine->piece[0] : buffer;
     }
+    return LS_OK;
 }
 
-static ls_status compare(const reduction *r, int rank, const reduction_rank *mine)
+/* The result, as it is in mine->host. */
+static ls_status compare_result(const reduction *r, int rank, const reduction_rank *mine)
 {
     for (size_t i = 0; i < r->count; i++) {
-        if (memcmp(&mine->result[i], &r->want[i], sizeof(float)) == 0) continue;
+        if (memcmp(&mine->host[i], &r->want[i], sizeof(float)) == 0) continue;
         return ls_fail(LS_ERR_VERIFY, "rank %d, element %zu of %zu: %a instead of %a (seed %llu)",
-                       rank, i, r->count, (double)mine->result[i], (double)r->want[i],
+                       rank, i, r->count, (double)mine->host[i], (double)r->want[i],
                        (unsigned long long)r->seed);
     }
+    return LS_OK;
+}
+
+/* Nothing was written past a buffer's end; and pieces of a call whose result is elsewhere are as
+ * they were. */
+static ls_status compare(reduction *r, int rank, reduction_rank *mine)
+{
+    const bool in_place = r->settings.in_place;
     for (int p = 0; p <= mine->piece_count; p++) {
-        const float *buffer = (const float *)mine->memory[p] + r->offset;
-        if (memcmp(&buffer[r->count], &UNTOUCHED, sizeof(float)) != 0) {
+        LS_TRY(reduction_get(r, mine, p, r->count + 1));
+        if (memcmp(&mine->host[r->count], &UNTOUCHED, sizeof(float)) != 0) {
             return ls_fail(LS_ERR_VERIFY, "rank %d: buffer %d was written past %zu", rank, p,
                            r->count);
         }
-    }
-    /* Pieces of a call whose result is elsewhere are as they were. */
-    for (int p = 0; !r->settings.in_place && p < mine->piece_count; p++) {
+        if (p == (in_place ? 0 : mine->piece_count)) LS_TRY(compare_result(r, rank, mine));
+        if (in_place || p == mine->piece_count) continue;
         for (size_t i = 0; i < r->count; i++) {
-            const float was = tree_value(r->seed, mine->node[p].begin, mine->node[p].count, i);
-            if (memcmp(&mine->piece[p][i], &was, sizeof was) == 0) continue;
+            const float was = filled_value(r, mine, p, i);
+            if (memcmp(&mine->host[i], &was, sizeof was) == 0) continue;
             return ls_fail(LS_ERR_VERIFY, "rank %d: piece %d, element %zu of %zu was altered", rank,
                            p, i, r->count);
         }
@@ -237,7 +291,7 @@ static ls_status compare(const reduction *r, int rank, const reduction_rank *min
 ls_status reduction_rank_run(reduction *r, int rank)
 {
     reduction_rank *mine = &r->rank[rank];
-    fill(r, mine);
+    LS_TRY(fill(r, mine));
     const ls_pieces pieces = { .bucket = r->bucket, .count = r->count,
                                .piece_count = mine->piece_count, .node = mine->node,
                                .piece = mine->piece, .result = mine->result,

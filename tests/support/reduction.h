@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* reduction.h -- a comm over host devices, and all-reduces whose right answer is known.
+/* reduction.h -- a comm over host devices or GPUs, and all-reduces whose right answer is known.
  *
  * Shard s contributes shard_value(seed, s, i) to element i: numbers of mixed sign and size, so that
  * another order of addition gives other bits. What must come out is computed element by element, by
@@ -37,6 +37,8 @@ typedef struct {
     double timeout_s;    /* 0: 60 */
     fault *fault;        /* of rank fault_rank's device; all devices are wrapped if not NULL */
     int fault_rank;
+    ls_device *const *device; /* [world_size] borrowed, open, with kernels: GPUs, of which two
+                                 ranks may share one and are LOCAL; NULL: host devices */
 } reduction_settings;
 
 /* A rank's buffers and events. Buffer p holds piece p; the last one the result. */
@@ -48,6 +50,7 @@ typedef struct {
     void *memory[17];
     float *piece[16];
     float *result;
+    float *host;         /* pinned, [count_max + 64]: contents of one buffer on their way */
 } reduction_rank;
 
 typedef struct {
@@ -57,7 +60,7 @@ typedef struct {
     ls_topology topology;
     ls_comm *comm;
     reduction_rank rank[LS_WORLD_MAX];
-    size_t offset;       /* floats in front of every buffer: 0 or 32 */
+    size_t offset;       /* floats in front of every buffer: 0 .. 32 */
     int bucket;          /* number of the next all-reduce */
     size_t count;        /* of the next all-reduce */
     uint64_t seed;
@@ -74,6 +77,10 @@ void reduction_expect(reduction *r);
 /* Fill the pieces, all-reduce, wait, check, and compare with r->want: VERIFY names the first
  * element that differs. */
 ls_status reduction_rank_run(reduction *r, int rank);
+
+/* Buffer p of this rank, from where its offset ends, from and to mine->host; waits for the copy. */
+ls_status reduction_put(reduction *r, reduction_rank *mine, int p, size_t count);
+ls_status reduction_get(reduction *r, reduction_rank *mine, int p, size_t count);
 
 /* All of it on all ranks: one all-reduce of r->count. */
 ls_status reduction_run_once(reduction *r);
