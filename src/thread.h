@@ -35,8 +35,9 @@ void ls_group_destroy(ls_group *group); /* accepts NULL; no rank thread may be r
 /* Start `world_size` threads, call fn(rank, arg) on each, join them all. Returns LS_OK if all did,
  * else the first cause, whose text ("rank 2: ...") becomes the calling thread's record.
  * A rank that still has not returned `timeout` + 1 s after the first failure, or 1 s after it if
- * that was a timeout, cannot be joined (it sits in a call that answers no abort): then nothing is freed, `on_stuck` is called with the
- * first cause recorded, and must not return (it writes the message and calls _exit(5)).
+ * that was a timeout, cannot be joined (it sits in a call that answers no abort): then nothing is
+ * freed, `on_stuck` is called with the first cause recorded, and must not return (it writes the
+ * message and calls _exit(5)).
  * Every rank thread runs with MXCSR 0x1F80: round to nearest, no flush to zero.
  * Blocks: until all ranks returned. */
 LS_MUST_USE ls_status ls_group_run(ls_group *group, ls_rank_fn *fn, void *arg,

@@ -75,7 +75,7 @@ typedef struct {
     const ls_node *node;    /* [piece_count] */
     float *const *piece;    /* [piece_count] this rank's sums, each [count]; aligned to 128 bytes
                                it is fastest, to 4 it need be */
-    float *result;          /* [count] the sum over all V shards; may be piece[0]; aligned likewise */
+    float *result;          /* [count] the sum over all V shards; may be piece[0]; aligned so too */
     ls_event *ready;        /* recorded after the last op that wrote a piece */
     ls_event *done;         /* recorded by the call: the compute stream waits for it */
 } ls_pieces;
