@@ -163,17 +163,20 @@ static ls_status apply_rules(const char *text, const ls_model *model, ls_paramet
     return LS_OK;
 }
 
-/* A frozen parameter has no regulariser and no decay, whatever the rules said. */
-static ls_status freeze(ls_parameter_rule *rule, int count)
+/* A frozen parameter has no regulariser and no decay, whatever the rules said; what the loss does
+ * not depend on is frozen too, or decay would move it. One must be left to train. */
+static ls_status freeze(ls_parameter_rule *rule, const ls_model *model)
 {
-    int trained = 0;
-    for (int p = 0; p < count; p++) {
-        if (rule[p].frozen) rule[p] = (ls_parameter_rule){ .frozen = true };
-        else trained++;
+    int used = 0, trained = 0;
+    for (int p = 0; p < model->parameter_count; p++) {
+        const bool is_used = model->layer[model->parameter[p].layer].is_used;
+        if (rule[p].frozen || !is_used) rule[p] = (ls_parameter_rule){ .frozen = true };
+        used += is_used;
+        trained += !rule[p].frozen;
     }
-    if (trained > 0 || count == 0) return LS_OK;
-    return ls_fail(LS_ERR_ARGUMENT, "--rules freeze all %d parameters: nothing is left to train",
-                   count);
+    if (trained > 0 || used == 0) return LS_OK;
+    return ls_fail(LS_ERR_ARGUMENT, "--rules freeze all %d parameters that the loss depends on: "
+                   "nothing is left to train", used);
 }
 
 ls_status ls_rules_create(const ls_config *config, const ls_model *model, ls_parameter_rule **out)
@@ -191,7 +194,7 @@ ls_status ls_rules_create(const ls_config *config, const ls_model *model, ls_par
         };
     }
     ls_status status = apply_rules(config->rules, model, rule);
-    if (status == LS_OK) status = freeze(rule, count);
+    if (status == LS_OK) status = freeze(rule, model);
     if (status == LS_OK) *out = rule;
     else free(rule);
     return status;

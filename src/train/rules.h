@@ -36,7 +36,7 @@ typedef struct {
     double lr;       /* factor of the run's learning rate */
     double decay;    /* lambda of the decoupled weight decay; 0: none */
     double l1, l2;   /* lambdas of the regulariser; 0: none */
-    bool frozen;
+    bool frozen;     /* also: the loss does not depend on it */
 } ls_parameter_rule;
 
 /* Is `text` a list of rules? Errors: ARGUMENT, which says where. */

@@ -25,7 +25,7 @@ static const char text[] = "input 8x8x1\na = conv 6 3x3 pad=same\nbatchnorm relu
 static void test_an_unused_branch_keeps_its_bytes_on_any_number_of_replicas(void **state)
 {
     (void)state;
-    static const char *const optimizers[] = { "sgd", "momentum", "adam" };
+    static const char *const optimizers[] = { "sgd", "momentum", "adam", "adamw" };
     static const char *const devices[] = { "host:1", "host:3", "host:4" };
     training *t = training_create();
     t->observer.note = keep_note;
@@ -33,7 +33,11 @@ static void test_an_unused_branch_keeps_its_bytes_on_any_number_of_replicas(void
     training_set(t, "model", training_path(t, "a.model"));
     training_set(t, "data", "digits");
     training_set(t, "steps", "4");
-    for (int o = 0; o < 3; o++) {
+    training_set(t, "l1", "0.01");
+    training_set(t, "l2", "0.01");
+    training_set(t, "weight-decay", "0.1");
+    training_set(t, "ema", "0.9");
+    for (int o = 0; o < 4; o++) {
         training_bits bits;
         training_set(t, "optimizer", optimizers[o]);
         for (int d = 0; d < 3; d++) {
@@ -59,6 +63,24 @@ static void test_an_unused_branch_keeps_its_bytes_on_any_number_of_replicas(void
     training_destroy(t);
 }
 
+/* A gradient is wanted of nothing then. */
+static void test_rules_that_leave_only_an_unused_branch_to_train_are_refused(void **state)
+{
+    (void)state;
+    training *t = training_create();
+    training_write(t, "a.model", text);
+    training_set(t, "model", training_path(t, "a.model"));
+    training_set(t, "data", "digits");
+    training_set(t, "steps", "1");
+    training_set(t, "rules", "*=freeze;lost/*=train;norm/*=train");
+    assert_int_equal(training_run(t), LS_ERR_ARGUMENT);
+    assert_non_null(strstr(ls_last_error(), "--rules freeze all 8 parameters that the loss "
+                                            "depends on"));
+    training_set(t, "rules", "*=freeze;dense1/bias=train");
+    training_must_run(t);
+    training_destroy(t);
+}
+
 static void test_a_model_without_one_is_not_warned_of(void **state)
 {
     (void)state;
@@ -77,6 +99,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_an_unused_branch_keeps_its_bytes_on_any_number_of_replicas),
+        cmocka_unit_test(test_rules_that_leave_only_an_unused_branch_to_train_are_refused),
         cmocka_unit_test(test_a_model_without_one_is_not_warned_of),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
