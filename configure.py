@@ -33,11 +33,12 @@ SOURCES = {
     "io": ("augment checkpoint checkpoint_header csv data_file dataset dataset_cifar dataset_csv "
            "dataset_digits dataset_idx dataset_npy dataset_report dataset_scale dataset_spec json "
            "new_file pipeline png run_folder sampler"),
-    "train": ("apply backward best builtin callbacks class_weights config config_schedule "
-              "config_value environment evaluate explain forward gradient_plan guard loss "
-              "machine memory metrics model_describe model_init model_ops model_options "
-              "model_parameters model_parse model_shapes model_words normalize optimizer "
-              "rank replica resume rules schedule scores state step storage trainer"),
+    "train": ("apply backward best builtin callbacks class_weights compare config "
+              "config_schedule config_value environment evaluate explain forward "
+              "gradient_plan guard loss machine memory metrics model_describe model_init "
+              "model_ops model_options model_parameters model_parse model_shapes model_words "
+              "normalize optimizer rank replica replica_layout resume rules schedule scores "
+              "state state_text step storage trainer"),
     # without main.c, which is not part of the library
     "cli": ("bench bench_allreduce bench_exchange bench_kernel_run bench_kernels bench_step "
             "console contact_sheet data devices eval glyph ladder options predict report "

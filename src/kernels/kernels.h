@@ -147,7 +147,6 @@ typedef struct {
     float *dx; /* [samples,height,width,channels] */
 } ls_average_pool_gradient_args;
 
-
 /* -- whole buffers ----------------------------------------------------------------------------- */
 
 /* out = LS_DIGEST_START + sum over i of (2 i + 1) * word(x[i]) mod 2^64, word = the 32 bits, a NaN

@@ -6,6 +6,7 @@
  * overwritten and which are added is planned (gradient_plan.h); where nobody needs a gradient, none
  * is computed.
  */
+#include "kernels/activation.h"
 #include "train/normalize.h"
 #include "train/storage.h"
 
@@ -153,8 +154,7 @@ static ls_status pad_input(const visit *v, const float *dy, float *dx)
 static ls_status activation_input(const visit *v, const float *dy, float *dx)
 {
     const ls_activation kind = v->layer->activation;
-    const bool from_y = kind == LS_ACTIVATION_RELU || kind == LS_ACTIVATION_SIGMOID
-                        || kind == LS_ACTIVATION_TANH;
+    const bool from_y = ls_activation_derives_from_y(kind);
     const float *value;
     LS_TRY(ls_storage_read(v->r, v->r->view[from_y ? v->l : v->layer->input[0]], floats_out(v),
                            LS_SCRATCH_A, &value));

@@ -9,10 +9,9 @@
  *   best             the first value, then every one that is strictly better; best.safetensors
  *   --early-stop P   an epoch that is not better than the stopper's best by more than --min-delta
  *                    waits; P such epochs in a row end the run
- *   --plateau P      likewise with --plateau-delta; P such epochs in a row multiply the rate, on
- *   top
- *                    of the schedule, by --plateau-factor, not below --plateau-min; then
- *                    --plateau-cooldown epochs pass before waiting is counted again
+ *   --plateau P      likewise with --plateau-delta; P such epochs in a row multiply the schedule's
+ *                    rate by --plateau-factor, not below --plateau-min; then --plateau-cooldown
+ *                    epochs pass before waiting is counted again
  *
  * Only whole epochs wait. These are Keras' ModelCheckpoint, EarlyStopping and ReduceLROnPlateau.
  *

@@ -67,7 +67,7 @@ LS_MUST_USE ls_status ls_evaluation_metrics(const ls_evaluation_job *job,
  * network has outputs, and one sigmoid output predicts two. Pure. */
 size_t ls_evaluation_classes(const ls_evaluation_job *job);
 
-/* Does it? Then the job is made with want_rows. */
+/* Does a metric of the list need the job's rows? Then the job is made with want_rows. Pure. */
 bool ls_evaluation_needs_rows(const ls_metric_list *list);
 
 /* The regulariser of a replica's weights: by the tree over parameters in the order of the model

@@ -151,13 +151,16 @@ static void put_division(FILE *out, const ls_run *run, const ls_step_numbers *n)
     const ls_explanation *e = run->explanation;
     const ls_parameter_rule *rule = &run->rule[e->parameter];
     const float scale = n->scale, l1 = (float)rule->l1;
+    const double loss_scale = (double)run->rank[0].replica.loss_scale;
+    char divisor[48] = "D";
+    if (loss_scale != 1) snprintf(divisor, sizeof divisor, "(D * loss scale %g)", loss_scale);
     fprintf(out, "\nCombined, by the canonical tree over the shards\n"
             "  samples %" PRId64 ", loss sum %.9g, gradient sum %.9g (folded again here: %.9g)\n",
             n->totals.samples, n->totals.loss, (double)e->reduced,
             (double)fold_shards(e->shard_gradient, run->config.shards));
     fprintf(out, "\nDivided, once\n  D = %.9g (--reduction %s), data loss = %.9g\n"
-            "  gradient = %.9g * (float)(1 / D) = %.9g\n", n->denominator,
-            ls_reduction_name(run->config.reduction), n->data_loss, (double)e->reduced,
+            "  gradient = %.9g * (float)(1 / %s) = %.9g\n", n->denominator,
+            ls_reduction_name(run->config.reduction), n->data_loss, (double)e->reduced, divisor,
             (double)(e->reduced * scale));
     float g = e->reduced * scale;
     if (rule->l2 > 0) g = ls_fmaf((float)(2 * rule->l2), e->before, g);
@@ -184,7 +187,7 @@ static void put_update(FILE *out, const ls_run *run, const ls_step_numbers *n,
             "  gradient norm %.9g, clip factor %.9g (%s), learning rate %.9g\n"
             "  rate of this tensor %.9g, decoupled decay %.9g\n"
             "  weights/%s[%zu]: %.9g -> %.9g, change %.9g; update norm %.9g\n"
-            "  digest of the weights on every rank: %016" PRIx64 "\n", n->grad_norm,
+            "  digest of the weights and statistics on every rank: %016" PRIx64 "\n", n->grad_norm,
             (double)step->clip, clip, n->lr, (double)step->rate, (double)step->decay,
             run->model.parameter[e->parameter].name, e->element, (double)e->before,
             (double)e->after, (double)(e->after - e->before), n->update_norm, n->digest);
@@ -210,7 +213,9 @@ ls_status ls_explain_end(ls_rank *rank)
             e->element);
     put_shards(page.out, run);
     if (k->numbers.skipped) {
-        fprintf(page.out, "\nSkipped: all weights of the batch are zero, there is no update\n");
+        fprintf(page.out, "\nSkipped: %s, there is no update\n",
+                k->numbers.failed ? "a number of this step is not finite"
+                                  : "all weights of the batch are zero");
     } else {
         put_division(page.out, run, &k->numbers);
         put_update(page.out, run, &k->numbers, &k->replica.step_host[e->parameter]);

@@ -3,8 +3,7 @@
  *
  * A step is tested four times, on numbers that all ranks have alike, so all decide alike: its loss,
  * the reduced gradient, and what the moving statistics would become before the update, the length
- * of the update after it. --nonfinite says
- * what follows a step that fails:
+ * of the update after it. --nonfinite says what follows a step that fails:
  *
  *   stop      the run ends, and names what was not finite first
  *   skip      no update; weights, slots and statistics stay as they were. Not possible after an
@@ -35,8 +34,8 @@ double ls_first_loss_scale(ls_precision precision);
 /* Before a step's passes: the replica works with the run's loss scale. */
 void ls_guard_begin(ls_rank *rank);
 
-/* This step's loss or gradient is not finite. Either LS_OK, and the step is one that failed; or the
- * run is to end: false. */
+/* Something of this step is not finite. True: the step counts as failed, and the run goes on;
+ * false: it is to end. */
 bool ls_guard_tolerates(ls_rank *rank);
 
 /* After a good update: keep a copy of the state, if the run is one that goes back. */

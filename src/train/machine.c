@@ -7,7 +7,8 @@
  * Each is made from what stands before it, by the main thread, before a rank starts: how buckets
  * are cut decides how large the comm's slots are, and how many events a rank needs. From then on
  * nothing is allocated. What a rank's events mean: ready[b] is recorded when bucket b's sums are
- * complete, done[b] when their exchange is; the last pair is for the rows of shard sums.
+ * complete, done[b] when their exchange is; behind those of the buckets stand a pair for the rows
+ * of shard sums and one for the rows of batch normalisation (run.h).
  */
 #include <stdlib.h>
 
@@ -104,7 +105,7 @@ static ls_status open_comm(ls_run *run)
         .order = run->config.order,
         .shard_count = run->config.shards,
         .bucket_floats_max = largest,
-        .bucket_count_max = run->bucket_count + 2,
+        .bucket_count_max = run->bucket_count + LS_EVENTS_OF_ROWS,
         .gather_bytes_max = largest_row(&run->model),
     };
     return ls_comm_create(run->group, device, &run->topology, &config, &run->comm);
@@ -113,7 +114,7 @@ static ls_status open_comm(ls_run *run)
 static ls_status open_rank(ls_run *run, int rank)
 {
     ls_rank *k = &run->rank[rank];
-    const size_t events = (size_t)run->bucket_count + 2;
+    const size_t events = (size_t)run->bucket_count + LS_EVENTS_OF_ROWS;
     LS_TRY(ls_replica_init(&k->replica, &run->replica_config, rank, k->device));
     k->replica.exchange = (ls_row_exchange){ ls_step_gather_rows, k };
     LS_TRY(ls_evaluation_staging_init(&k->staging, &k->replica));
@@ -237,7 +238,7 @@ bool ls_machine_is_drained(ls_run *run)
 
 static void close_rank(ls_run *run, ls_rank *k)
 {
-    const size_t events = (size_t)run->bucket_count + 2;
+    const size_t events = (size_t)run->bucket_count + LS_EVENTS_OF_ROWS;
     for (size_t e = 0; e < events; e++) {
         if (k->ready) ls_event_free(&k->ready[e]);
         if (k->done) ls_event_free(&k->done[e]);

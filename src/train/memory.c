@@ -6,8 +6,10 @@
  */
 #include "train/memory.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "device/host_room.h"
 #include "device/paper.h"
@@ -43,7 +45,7 @@ ls_status ls_memory_measure(const ls_config *config, const ls_model *model,
     ls_device_list copy = *list;
     const ls_observer observer = { .open_device = open_paper, .context = &copy };
     ls_run *run = calloc(1, sizeof *run);
-    if (!run) return ls_fail(LS_ERR_MEMORY, "no memory for a run on %s", "paper");
+    if (!run) return ls_fail(LS_ERR_MEMORY, "no memory for a run on paper");
     run->config = *config;
     run->model = *model;                     /* borrowed, as the next one is */
     run->dataset = (ls_dataset *)(uintptr_t)dataset; /* read only: no pipeline is opened */
@@ -96,8 +98,8 @@ ls_status ls_memory_compare(const ls_config *config, const ls_model *model,
     char text[LS_MESSAGE_BYTES] = "", remedy[100] = "", need[LS_UNIT_BYTES], have[LS_UNIT_BYTES],
         unit[LS_UNIT_BYTES];
     for (int i = 0; i < LS_MEMORY_PARTS; i++) {
-        size_t bytes = 0, used = 0;
-        while (text[used]) used++;
+        size_t bytes = 0;
+        const size_t used = strlen(text);
         const char *name = ls_memory_part(fullest, i, &bytes);
         snprintf(text + used, sizeof text - used, "%s%s %s", i > 0 ? ", " : "", name,
                  ls_with_unit((double)bytes, unit));
@@ -108,9 +110,10 @@ ls_status ls_memory_compare(const ls_config *config, const ls_model *model,
                  config->accumulate, normalises ? "but batches are normalised by pass then"
                                                 : "the same result");
     return ls_fail(LS_ERR_MEMORY, "the run does not fit: %s: needs %s, but %s %s. The fullest "
-                   "replica: %.600s. To make it smaller: %sa smaller --global-batch (now %llu)%s",
+                   "replica: %.600s. To make it smaller: %sa smaller --global-batch (now %" PRIu64
+                   ")%s",
                    place, ls_with_unit((double)needed, need), ls_with_unit((double)room, have),
-                   why, text, remedy, (unsigned long long)config->global_batch,
+                   why, text, remedy, config->global_batch,
                    is_gpu ? ", or more GPUs" : "");
 }
 

@@ -43,28 +43,28 @@ static ls_batchnorm_statistics_of statistics_of(const ls_replica *r, const ls_la
         return (ls_batchnorm_statistics_of){ .row = moving, .n = { 1 } };
     }
     size_t n[LS_SHARD_MAX], total = 0;
-    ls_batchnorm_statistics_of of = { .row = r->norm[l].merged };
+    ls_batchnorm_statistics_of of = { .row = r->batchnorm[l].merged };
     count_values(r, layer, input->pass, n);
     for (int s = 0; s < config->shard_count; s++) total += n[s];
     of.n[0] = (float)total;
     if (!config->shard_statistics) return of;
-    of.row = r->norm[l].rows;
+    of.row = r->batchnorm[l].rows;
     of.stride = 2 * layer->out.channels;
     for (int s = 0; s < config->shard_count; s++) of.n[s] = (float)n[s];
     return of;
 }
 
 /* Merge the rows of the shards of `pass`; `mean` and `variance` move. */
-static ls_status merge_rows(ls_replica *r, const ls_layer *layer, const ls_norm_state *norm,
+static ls_status merge_rows(ls_replica *r, const ls_layer *layer, const ls_batchnorm_rows *kept,
                             int pass, float *mean, float *variance)
 {
     ls_batchnorm_merge_args merge = {
         .channels = layer->out.channels,
         .shard_count = r->config->shard_count,
-        .row = norm->rows,
+        .row = kept->rows,
         .by_shard = r->config->shard_statistics,
         .one_minus_momentum = (float)(1 - layer->momentum),
-        .merged = norm->merged,
+        .merged = kept->merged,
         .moving_mean = mean,
         .moving_variance = variance,
     };
@@ -74,31 +74,32 @@ static ls_status merge_rows(ls_replica *r, const ls_layer *layer, const ls_norm_
 
 /* This rank's rows, then all ranks', then their merge; and the moving statistics move. By shard a
  * pass needs its own rows only, so they move once, with those of all passes. */
-static ls_status take_statistics(ls_replica *r, const ls_layer *layer, const ls_norm_state *norm,
-                                 const ls_pass_input *input, const ls_fold *fold, const float *x)
+static ls_status take_statistics(ls_replica *r, const ls_layer *layer,
+                                 const ls_batchnorm_rows *kept, const ls_pass_input *input,
+                                 const ls_fold *fold, const float *x)
 {
     const ls_model *model = r->config->model;
     const bool by_shard = r->config->shard_statistics;
     LS_TRY(ls_batchnorm_statistics(&r->compute, &(ls_batchnorm_statistics_args){
-        .shape = shape_of(layer), .fold = fold, .x = x, .row = norm->rows }));
+        .shape = shape_of(layer), .fold = fold, .x = x, .row = kept->rows }));
     if (by_shard && input->pass < r->config->accumulate - 1) return LS_OK;
-    LS_TRY(r->exchange.gather(r->exchange.context, norm->rows,
+    LS_TRY(r->exchange.gather(r->exchange.context, kept->rows,
                               2 * layer->out.channels * sizeof(float)));
-    return merge_rows(r, layer, norm, by_shard ? ALL_PASSES : input->pass,
+    return merge_rows(r, layer, kept, by_shard ? ALL_PASSES : input->pass,
                       r->moved + model->statistic[layer->mean].begin,
                       r->moved + model->statistic[layer->variance].begin);
 }
 
 /* The merged row of a pass that is repeated, which may not be the last one; all rows are here yet.
  * Nothing moves but memory that the backward pass writes anew. */
-static ls_status retake_statistics(ls_replica *r, const ls_layer *layer, const ls_norm_state *norm,
-                                   const ls_pass_input *input)
+static ls_status retake_statistics(ls_replica *r, const ls_layer *layer,
+                                   const ls_batchnorm_rows *kept, const ls_pass_input *input)
 {
     const size_t channels = layer->out.channels;
     if (r->config->shard_statistics) return LS_OK;
-    LS_TRY(ls_fill(&r->compute, norm->merged_sums, 0, 2 * channels * sizeof(float)));
-    return merge_rows(r, layer, norm, input->pass, norm->merged_sums,
-                      norm->merged_sums + channels);
+    LS_TRY(ls_fill(&r->compute, kept->merged_sums, 0, 2 * channels * sizeof(float)));
+    return merge_rows(r, layer, kept, input->pass, kept->merged_sums,
+                      kept->merged_sums + channels);
 }
 
 ls_status ls_normalize_forward(ls_replica *r, int l, const ls_pass_input *input,
@@ -106,9 +107,9 @@ ls_status ls_normalize_forward(ls_replica *r, int l, const ls_pass_input *input,
 {
     const ls_layer *layer = &r->config->model->layer[l];
     if (input->kind == LS_PASS_TRAINING)
-        LS_TRY(take_statistics(r, layer, &r->norm[l], input, fold, x));
+        LS_TRY(take_statistics(r, layer, &r->batchnorm[l], input, fold, x));
     if (input->kind == LS_PASS_REPEATED)
-        LS_TRY(retake_statistics(r, layer, &r->norm[l], input));
+        LS_TRY(retake_statistics(r, layer, &r->batchnorm[l], input));
     const ls_model *model = r->config->model;
     return ls_batchnorm(&r->compute, &(ls_batchnorm_args){
         .shape = shape_of(layer),
@@ -129,7 +130,7 @@ ls_status ls_normalize_backward(ls_replica *r, int l, const ls_pass_input *input
 {
     const ls_model *model = r->config->model;
     const ls_layer *layer = &model->layer[l];
-    const ls_norm_state *norm = &r->norm[l];
+    const ls_batchnorm_rows *kept = &r->batchnorm[l];
     const ls_batchnorm_statistics_of statistics = statistics_of(r, layer, l, input);
     const bool by_shard = r->config->shard_statistics;
     const size_t channels = layer->out.channels;
@@ -140,7 +141,7 @@ ls_status ls_normalize_backward(ls_replica *r, int l, const ls_pass_input *input
         .epsilon = (float)layer->epsilon,
         .x = x,
         .dy = dy,
-        .row = norm->sum_rows,
+        .row = kept->sum_rows,
         .dgamma = r->gradients + model->parameter[layer->gamma].begin,
         .dbeta = r->gradients + model->parameter[layer->beta].begin,
         .piece_stride = model->arena_floats,
@@ -148,12 +149,12 @@ ls_status ls_normalize_backward(ls_replica *r, int l, const ls_pass_input *input
     if (!dx) return LS_OK;
     if (!by_shard) {
         if (input->kind == LS_PASS_TRAINING)
-            LS_TRY(r->exchange.gather(r->exchange.context, norm->sum_rows,
+            LS_TRY(r->exchange.gather(r->exchange.context, kept->sum_rows,
                                       2 * channels * sizeof(float)));
         ls_batchnorm_merge_sums_args merge = { .channels = channels,
                                                .shard_count = r->config->shard_count,
-                                               .row = norm->sum_rows,
-                                               .merged = norm->merged_sums };
+                                               .row = kept->sum_rows,
+                                               .merged = kept->merged_sums };
         count_values(r, layer, input->pass, merge.n);
         LS_TRY(ls_batchnorm_merge_sums(&r->compute, &merge));
     }
@@ -162,7 +163,7 @@ ls_status ls_normalize_backward(ls_replica *r, int l, const ls_pass_input *input
         .samples = input->samples,
         .fold = fold,
         .statistics = statistics,
-        .sums = by_shard ? norm->sum_rows : norm->merged_sums,
+        .sums = by_shard ? kept->sum_rows : kept->merged_sums,
         .epsilon = (float)layer->epsilon,
         .gamma = r->weights + model->parameter[layer->gamma].begin,
         .x = x,

@@ -11,8 +11,9 @@
  *   slots of activations' gradients | input, labels ... | one shard-sum row per shard | per-tensor
  *   results
  *
- * replica.c lays memory out, forward.c and backward.c run the layers on it, normalize.c is what
- * batch normalisation adds to both, storage.c how numbers are kept.
+ * replica_layout.c lays memory out, replica.c fills it and reads it back, forward.c and backward.c
+ * run the layers on it, loss.c what follows the last, normalize.c is what batch normalisation adds
+ * to both passes, storage.c how numbers are kept.
  *
  * Thread rule: used by its rank's thread, after the main thread has made it.
  */
@@ -97,7 +98,7 @@ typedef struct {
     float *merged;     /* [2 * channels] of the whole batch */
     float *sum_rows;   /* [V, 2 * channels] S1, S2 of each shard */
     float *merged_sums; /* [2 * channels] */
-} ls_norm_state;
+} ls_batchnorm_rows;
 
 /* Results that ops leave on the device for the host, side by side: read back by one copy. */
 typedef struct {
@@ -138,7 +139,7 @@ typedef struct {
     float *good;                     /* copy of weights, slots, average, statistics; or NULL */
     float *statistics;               /* arena: moving mean and variance of batch normalisation */
     float *moved;                    /* arena: what they become if this step is committed */
-    ls_norm_state *norm;             /* owned host array [layers]; batch normalisation's */
+    ls_batchnorm_rows *batchnorm;    /* owned host array [layers] */
     ls_stored *activation;           /* owned host array [layers]; at NULL: the layer makes none */
     uint8_t **place;                 /* owned host array [layers]; max pool's choice */
     ls_stored *view;                 /* owned host array [layers]; a layer's output in this pass */

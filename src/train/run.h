@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* run.h -- what one training run consists of, and what each of its ranks carries.
  *
- * Internal to train/: trainer.c builds and frees a run, machine.c what it runs on, rank.c lives
- * through it, step.c takes one step, explain.c (explain.h) retells one.
+ * Internal to train/: trainer.c builds and frees a run, machine.c what it runs on, memory.c looks
+ * whether that fits, rank.c lives through it, step.c takes one step, guard.c sees to steps that are
+ * not finite, compare.c compares the replicas, explain.c retells a step.
  *
  * Thread rule: an ls_run is written before the ranks start and read-only while they run, but for
  * the fields that say otherwise. An ls_rank belongs to its thread.
@@ -27,7 +28,7 @@ typedef struct ls_run ls_run;
 typedef struct {
     ls_shard_sum totals;          /* of the global batch */
     double denominator;           /* D of docs/semantics.md */
-    float scale;                  /* what the gradient's sums are multiplied by: 1 / D */
+    float scale;                  /* of the gradient's sums: 1 / (D * loss scale) */
     double data_loss, regularizer, loss; /* loss is the sum of the two */
     double lr;                    /* of this step */
     double grad_norm;             /* L2 over the trained parameters, before clipping */
@@ -37,14 +38,17 @@ typedef struct {
     bool skipped;                 /* there is no update: it failed, or D is 0 */
 } ls_step_numbers;
 
+/* A rank's events behind those of its buckets: for the shards' sums, for rows of batch
+ * normalisation. */
+enum { LS_EVENT_SUMS, LS_EVENT_NORMALIZE, LS_EVENTS_OF_ROWS };
+
 typedef struct {
     ls_run *run;
     int rank;
     ls_device *device;            /* owned by the run */
     ls_replica replica;
     ls_evaluation_staging staging;
-    ls_event *ready, *done;       /* owned; [bucket_count + 2] the last two: the shards' sums, the
-                                     rows of batch normalisation */
+    ls_event *ready, *done;       /* owned; [bucket_count + LS_EVENTS_OF_ROWS] */
     void *batch_memory;           /* owned, pinned: the pipeline's slots */
     ls_progress progress;         /* equal on every rank */
     ls_optimizer_state optimizer;
@@ -116,8 +120,8 @@ LS_MUST_USE ls_status ls_step_take(ls_rank *rank);
 /* step.c: ls_row_exchange's gather; the context is the ls_rank. */
 LS_MUST_USE ls_status ls_step_gather_rows(void *rank, float *rows, size_t row_bytes);
 
-/* step.c: compare digests of the weights over all ranks and share rank 0's wish to stop.
- * Collective. Errors: DIVERGED, naming rank, tensor, first index and both values. */
+/* compare.c: compare digests over all ranks and share rank 0's wish to stop.
+ * Collective. Errors: DIVERGED, naming rank, tensor, first index and both values; MEMORY. */
 LS_MUST_USE ls_status ls_weights_compare(ls_rank *rank, uint64_t digest, bool want_stop);
 
 /* rank.c: the whole run of one rank; an ls_rank_fn whose arg is the ls_run. Collective. */

@@ -5,11 +5,9 @@
  *   optimizer/<slot>/<layer>/<name>  momentum; m, v; square
  *   optimizer/ema/<layer>/<name>     with --ema: the moving average of the weights
  *   statistics/<layer>/<name>        batch normalisation's moving mean and variance
- *   __metadata__                     step, epoch, step_of_epoch, epoch_sums, guard, callbacks,
- *   best,
- *                                    last,
- *   config,
- *                                    model, model_name, data, data_identity, class, world, format
+ *   __metadata__                     format, class, step, epoch, step_of_epoch, epoch_sums, guard,
+ *                                    callbacks, best, last, world, data, data_identity, model_name,
+ *                                    model, config
  *
  * Nothing in it depends on how many replicas wrote it; `world` only tells who did.
  *

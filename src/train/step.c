@@ -7,12 +7,12 @@
  * replica, and none is rounded in an order that depends on how many replicas there are.
  *
  * The sums of a bucket are exchanged as soon as the backward pass has completed it, while earlier
- * layers are still to come (in the last pass; with --accumulate the earlier ones only add).
+ * layers are still to come (in the last pass; with --accumulate the earlier ones only add). The
+ * rows of batch normalisation cross ranks within a pass (ls_step_gather_rows). A step whose numbers
+ * are not finite goes the way that guard.h says.
  */
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "train/explain.h"
 #include "train/guard.h"
@@ -74,8 +74,8 @@ static ls_status exchange_buckets(void *context, int tensors_done)
 ls_status ls_step_gather_rows(void *rank, float *rows, size_t row_bytes)
 {
     ls_rank *k = rank;
-    ls_event *ready = &k->ready[k->run->bucket_count + 1];
-    ls_event *done = &k->done[k->run->bucket_count + 1];
+    const int place = k->run->bucket_count + LS_EVENT_NORMALIZE;
+    ls_event *ready = &k->ready[place], *done = &k->done[place];
     double mark = ls_clock();
     LS_TRY(ls_event_record(ready, &k->replica.compute));
     LS_TRY(ls_gather(k->run->comm, k->rank, rows, row_bytes, ready, done));
@@ -112,13 +112,13 @@ static ls_status combine_sums(ls_rank *k)
 {
     ls_run *run = k->run;
     ls_replica *r = &k->replica;
-    ls_event *rows_ready = &k->ready[run->bucket_count], *rows_done = &k->done[run->bucket_count];
+    const int place = run->bucket_count + LS_EVENT_SUMS;
+    ls_event *rows_ready = &k->ready[place], *rows_done = &k->done[place];
     double mark = ls_clock();
     LS_TRY(ls_event_record(rows_ready, &r->compute));
     LS_TRY(ls_gather(run->comm, k->rank, r->results.shard_sum, sizeof(ls_shard_sum), rows_ready,
                      rows_done));
-    for (int b = 0; b <= run->bucket_count; b++)
-        LS_TRY(ls_stream_wait(&r->compute, &k->done[b]));
+    for (int b = 0; b <= place; b++) LS_TRY(ls_stream_wait(&r->compute, &k->done[b]));
     LS_TRY(ls_comm_verify(run->comm, k->rank));
     LS_TRY(ls_replica_read_results(r, run->group, "combining the sums of a step"));
     k->numbers.totals = ls_batch_totals(r->results_host.shard_sum, run->config.shards);
@@ -316,84 +316,6 @@ static ls_status update(ls_rank *k)
 }
 
 /* -- the replicas compare what they have ------------------------------------------------------- */
-
-/* The digest that most ranks have; rank 0's if none has a majority. */
-static int reference_rank(const uint64_t *digest, int world_size)
-{
-    int best = 0, best_votes = 0;
-    for (int a = 0; a < world_size; a++) {
-        int votes = 0;
-        for (int b = 0; b < world_size; b++) votes += digest[b] == digest[a];
-        if (votes > best_votes) {
-            best = a;
-            best_votes = votes;
-        }
-    }
-    return best;
-}
-
-/* Name the first element in which `x` of rank `bad` differs from `y` of rank `good`; LS_OK if there
- * is none. */
-static ls_status name_element(const char *group, const ls_parameter *tensor, int count, int bad,
-                              const float *x, int good, const float *y)
-{
-    for (int t = 0; t < count; t++)
-        for (size_t i = tensor[t].begin; i < tensor[t].begin + tensor[t].count; i++)
-            if (memcmp(&x[i], &y[i], sizeof *x) != 0)
-                return ls_fail(LS_ERR_DIVERGED, "replicas diverged: %s/%s, element %zu: rank %d "
-                               "has %.9g, rank %d has %.9g", group, tensor[t].name,
-                               i - tensor[t].begin, bad, (double)x[i], good, (double)y[i]);
-    return LS_OK;
-}
-
-/* Name the first difference between rank `bad` and rank `good`. Does not return LS_OK. */
-static ls_status name_difference(const ls_run *run, int bad, int good)
-{
-    const ls_model *model = &run->model;
-    const float *x = run->diverged[bad], *y = run->diverged[good];
-    LS_TRY(name_element("weights", model->parameter, model->parameter_count, bad, x, good, y));
-    LS_TRY(name_element("statistics", model->statistic, model->statistic_count, bad,
-                        x + model->arena_floats, good, y + model->arena_floats));
-    return ls_fail(LS_ERR_DIVERGED, "ranks %d and %d report different digests of equal numbers: "
-                   "the memory or the digest itself changed meanwhile", bad, good);
-}
-
-/* All ranks show their weights; rank 0 names the difference. Does not return LS_OK. */
-static ls_status find_divergence(ls_rank *k, const uint64_t *digest)
-{
-    ls_run *run = k->run;
-    const size_t floats = run->model.arena_floats;
-    float *copy = malloc((floats + run->model.statistic_floats + 1) * sizeof *copy);
-    run->diverged[k->rank] = copy; /* freed with the run */
-    if (!copy) return ls_fail(LS_ERR_MEMORY, "no memory to compare diverged weights");
-    LS_TRY(ls_replica_fetch(&k->replica, copy, k->replica.weights, run->group));
-    LS_TRY(ls_replica_fetch_statistics(&k->replica, copy + floats, run->group));
-    /* The barrier makes every rank's copy visible to rank 0, which alone reads them; the one below
-     * keeps the others from going on, until rank 0's error ends their wait. */
-    LS_TRY(ls_barrier_wait(run->group, k->rank, "the comparison of diverged weights"));
-    const int good = reference_rank(digest, run->world_size);
-    int bad = 0;
-    while (digest[bad] == digest[good]) bad++;
-    if (k->rank == 0) return name_difference(run, bad, good);
-    return ls_barrier_wait(run->group, k->rank, "the report of diverged weights");
-}
-
-ls_status ls_weights_compare(ls_rank *k, uint64_t digest, bool want_stop)
-{
-    typedef struct {
-        uint64_t digest, stop;
-    } vote;
-    const vote mine = { .digest = digest, .stop = want_stop };
-    vote all[LS_WORLD_MAX];
-    uint64_t digests[LS_WORLD_MAX];
-    LS_TRY(ls_group_exchange(k->run->group, k->rank, &mine, sizeof mine, all,
-                             "the end of a step"));
-    for (int r = 0; r < k->run->world_size; r++) digests[r] = all[r].digest;
-    k->stop = all[0].stop != 0;
-    for (int r = 1; r < k->run->world_size; r++)
-        if (digests[r] != digests[0]) return find_divergence(k, digests);
-    return LS_OK;
-}
 
 /* Rank 0 alone hears of signals and of the time; everybody learns of it here. */
 static ls_status agree(ls_rank *k)
