@@ -25,7 +25,7 @@ import sys
 SOURCES = {
     "": "crc32c nearest page pool sha256 status thread wait",
     "device": "device host host_room paper pcie ring_order topology",
-    "kernels": "fold kernels row_merge",
+    "kernels": "arena batchnorm check elementwise fold kernels loss row_merge",
     "kernels/reference": ("activation arena batch_sum batchnorm conv decode dropout format16 gemm "
                           "loss pool shard_sums table tensors whole"),
     "collectives": ("all_reduce bucket comm comm_create gather ledger link overdue "
