@@ -34,7 +34,7 @@ SOURCES = {
            "dataset_digits dataset_idx dataset_npy dataset_report dataset_scale dataset_spec json "
            "new_file pipeline png run_folder sampler"),
     "train": ("apply backward best builtin callbacks class_weights compare config "
-              "config_schedule config_value environment evaluate explain forward "
+              "config_schedule config_value environment evaluate explain folder forward "
               "gradient_plan guard loss machine memory metrics model_describe model_init "
               "model_ops model_options model_parameters model_parse model_shapes model_words "
               "normalize optimizer rank replica replica_layout resume rules schedule scores "

@@ -6,7 +6,10 @@
  */
 #include "kernels/row_merge.h"
 
+#include <assert.h>
 #include <string.h>
+
+static_assert(LS_SHARD_MAX <= 1 << (LS_ROW_MERGE_DEPTH - 1), "the stack holds every shard count");
 
 void ls_row_merge_init(ls_row_merge *merge, int shard_count, const size_t *n)
 {

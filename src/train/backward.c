@@ -91,9 +91,9 @@ static ls_status parameter_gradients(const visit *v)
 static ls_status no_gradient(const visit *v)
 {
     const ls_model *model = v->r->config->model;
-    const int parameter[] = { v->layer->kernel, v->layer->bias, v->layer->gamma, v->layer->beta };
-    for (int i = 0; i < 4; i++) {
-        if (parameter[i] < 0) continue;
+    int parameter[LS_LAYER_PARAMETERS_MAX];
+    const int count = ls_layer_parameters(v->layer, parameter);
+    for (int i = 0; i < count; i++) {
         float *g = gradient_of(v->r, parameter[i]);
         for (int p = 0; p < v->r->plan.piece_count; p++)
             LS_TRY(ls_fill(&v->r->compute, g + (size_t)p * model->arena_floats, 0,
@@ -273,11 +273,6 @@ static ls_status visit_layer(const visit *v)
     return LS_OK;
 }
 
-static int parameter_count(const ls_layer *layer)
-{
-    return (layer->kernel >= 0) + (layer->bias >= 0) + (layer->gamma >= 0) + (layer->beta >= 0);
-}
-
 ls_status ls_replica_backward(ls_replica *replica, const ls_pass_input *input,
                               const ls_fold *fold, ls_layer_done_fn *layer_done, void *context)
 {
@@ -288,7 +283,8 @@ ls_status ls_replica_backward(ls_replica *replica, const ls_pass_input *input,
         const visit v = { .r = r, .input = input, .fold = fold, .l = l,
                           .layer = &model->layer[l], .step = &r->backward.step[l] };
         LS_TRY(visit_layer(&v));
-        const int parameters = parameter_count(v.layer);
+        int parameter[LS_LAYER_PARAMETERS_MAX];
+        const int parameters = ls_layer_parameters(v.layer, parameter);
         tensors_done += parameters;
         if (parameters > 0 && layer_done) LS_TRY(layer_done(context, tensors_done));
     }

@@ -109,9 +109,10 @@ static void plan_layer(walk *w, int l)
 
 static bool has_trained(const ls_layer *layer, const ls_parameter_rule *rule)
 {
-    const int parameter[] = { layer->kernel, layer->bias, layer->gamma, layer->beta };
-    for (int i = 0; i < 4; i++)
-        if (parameter[i] >= 0 && !(rule && rule[parameter[i]].frozen)) return true;
+    int parameter[LS_LAYER_PARAMETERS_MAX];
+    const int count = ls_layer_parameters(layer, parameter);
+    for (int i = 0; i < count; i++)
+        if (!rule || !rule[parameter[i]].frozen) return true;
     return false;
 }
 

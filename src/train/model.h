@@ -131,6 +131,10 @@ LS_MUST_USE ls_status ls_model_init(ls_model *model, const char *name, const cha
                                     const ls_dataset_info *data);
 void ls_model_free(ls_model *model); /* accepts all-zero */
 
+/* The layer's parameters in their order in the arena. Returns how many there are. Pure. */
+enum { LS_LAYER_PARAMETERS_MAX = 4 };
+int ls_layer_parameters(const ls_layer *layer, int out[LS_LAYER_PARAMETERS_MAX]);
+
 /* Floats of a shape. Pure. */
 size_t ls_shape_floats(ls_shape shape);
 

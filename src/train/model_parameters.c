@@ -124,6 +124,16 @@ static void add_batchnorm(ls_model *model, int i)
                                  1, shape, LS_INIT_CONSTANT, 1);
 }
 
+int ls_layer_parameters(const ls_layer *layer, int out[LS_LAYER_PARAMETERS_MAX])
+{
+    const int all[LS_LAYER_PARAMETERS_MAX] = { layer->kernel, layer->bias, layer->gamma,
+                                               layer->beta };
+    int count = 0;
+    for (int i = 0; i < LS_LAYER_PARAMETERS_MAX; i++)
+        if (all[i] >= 0) out[count++] = all[i];
+    return count;
+}
+
 /* -- places ------------------------------------------------------------------------------------ */
 
 static void place(ls_parameter *p, size_t *floats)
@@ -135,11 +145,9 @@ static void place(ls_parameter *p, size_t *floats)
 static void place_all(ls_model *model)
 {
     for (int i = model->layer_count - 1; i >= 0; i--) {
-        const ls_layer *layer = &model->layer[i];
-        const int own[] = { layer->kernel, layer->bias, layer->gamma, layer->beta };
-        for (int k = 0; k < 4; k++) {
-            if (own[k] >= 0) place(&model->parameter[own[k]], &model->arena_floats);
-        }
+        int own[LS_LAYER_PARAMETERS_MAX];
+        const int count = ls_layer_parameters(&model->layer[i], own);
+        for (int k = 0; k < count; k++) place(&model->parameter[own[k]], &model->arena_floats);
     }
     /* Back to back: a layer's mean and variance are one row of kernels/batchnorm.h. */
     for (int i = 0; i < model->statistic_count; i++) {

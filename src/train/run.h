@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* run.h -- what one training run consists of, and what each of its ranks carries.
  *
- * Internal to train/: trainer.c builds and frees a run, machine.c what it runs on, memory.c looks
- * whether that fits, rank.c lives through it, step.c takes one step, guard.c sees to steps that are
- * not finite, compare.c compares the replicas, explain.c retells a step.
+ * Internal to train/: trainer.c builds and frees a run, folder.c finds its folder and best.c the
+ * file of its best epoch, machine.c makes what it runs on, memory.c looks whether that fits, rank.c
+ * lives through it, step.c takes one step, guard.c sees to steps that are not finite, compare.c
+ * compares the replicas, explain.c retells a step.
  *
  * Thread rule: an ls_run is written before the ranks start and read-only while they run, but for
  * the fields that say otherwise. An ls_rank belongs to its thread.
@@ -113,6 +114,13 @@ void ls_machine_close(ls_run *run); /* accepts one of which nothing was opened *
 /* machine.c: after a failure, may memory be freed? Not while a device may still write into it.
  * Blocks: a second per stream at most. */
 bool ls_machine_is_drained(ls_run *run);
+
+/* folder.c: choose and open the run folder (config.out says which it is), in a run that continues
+ * from `start` as it was then. Errors: ARGUMENT, IO, FORMAT. */
+LS_MUST_USE ls_status ls_folder_open(ls_run *run, const ls_progress *start);
+
+/* folder.c: write config.txt and environment.json. Errors: IO, MEMORY. */
+LS_MUST_USE ls_status ls_folder_describe(const ls_run *run);
 
 /* step.c: one synchronous update. Collective. */
 LS_MUST_USE ls_status ls_step_take(ls_rank *rank);

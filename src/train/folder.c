@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+/* folder.c -- which folder a run writes into, and what it says there of itself.
+ *
+ * A run that continues goes on in its own folder, unless --out names another, which then must be as
+ * empty as a new run's. How a run folder is laid out is io/run_folder.h's matter.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "train/run.h"
+
+/* --out, or runs/<model>-<time>; the model's name without folders and suffix. */
+static void choose_folder(ls_config *config)
+{
+    if (config->out[0]) return;
+    const char *slash = strrchr(config->model, '/');
+    char name[64], stamp[32];
+    snprintf(name, sizeof name, "%s", slash ? slash + 1 : config->model);
+    char *suffix = strstr(name, ".model");
+    if (suffix) *suffix = '\0';
+    const time_t now = time(NULL);
+    struct tm utc;
+    strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", gmtime_r(&now, &utc));
+    snprintf(config->out, sizeof config->out, "runs/%s-%s", name, stamp);
+}
+
+/* The run folder that a checkpoint lies in: what is before "/checkpoints/NAME"; "" if it lies
+ * elsewhere. */
+static void run_folder_of(const char *checkpoint, char out[LS_TEXT_BYTES])
+{
+    static const char tail[] = "/checkpoints";
+    const char *slash = strrchr(checkpoint, '/');
+    const size_t n = slash ? (size_t)(slash - checkpoint) : 0, t = strlen(tail);
+    out[0] = '\0';
+    if (n <= t || n - t >= LS_TEXT_BYTES || memcmp(checkpoint + n - t, tail, t) != 0) return;
+    memcpy(out, checkpoint, n - t);
+    out[n - t] = '\0';
+}
+
+/* Equal but for slashes at the end. */
+static bool is_same_folder(const char *a, const char *b)
+{
+    size_t n = strlen(a), m = strlen(b);
+    while (n > 1 && a[n - 1] == '/') n--;
+    while (m > 1 && b[m - 1] == '/') m--;
+    return n == m && memcmp(a, b, n) == 0;
+}
+
+ls_status ls_folder_open(ls_run *run, const ls_progress *start)
+{
+    ls_config *config = &run->config;
+    const bool resumed = run->resume_path[0] != '\0';
+    char own[LS_TEXT_BYTES] = "";
+    if (resumed) run_folder_of(run->resume_path, own);
+    if (!config->out[0]) memcpy(config->out, own, sizeof own);
+    choose_folder(config);
+    const bool same = own[0] && is_same_folder(own, config->out);
+    const bool automatic = strcmp(config->resume, "auto") == 0;
+    LS_TRY(ls_run_folder_open(config->out, same || automatic, resumed ? start->epoch : 0,
+                              resumed ? start->step : 0, &run->folder));
+    ls_checkpoint_remove_stale(ls_run_folder_checkpoint(run->folder, "last"));
+    return resumed ? ls_best_carry(run, start, same) : LS_OK;
+}
+
+ls_status ls_folder_describe(const ls_run *run)
+{
+    char *text = NULL;
+    LS_TRY(ls_config_write(&run->config, &text));
+    ls_status status = ls_run_folder_write(run->folder, "config.txt", text);
+    free(text);
+    LS_TRY(status);
+    LS_TRY(ls_environment_text(run, &text));
+    status = ls_run_folder_write(run->folder, "environment.json", text);
+    free(text);
+    return status;
+}
