@@ -17,7 +17,7 @@ static void choose_folder(ls_config *config)
     if (config->out[0]) return;
     const char *slash = strrchr(config->model, '/');
     char name[64], stamp[32];
-    snprintf(name, sizeof name, "%s", slash ? slash + 1 : config->model);
+    snprintf(name, sizeof name, "%.63s", slash ? slash + 1 : config->model);
     char *suffix = strstr(name, ".model");
     if (suffix) *suffix = '\0';
     const time_t now = time(NULL);
