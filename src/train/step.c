@@ -11,6 +11,7 @@
  * rows of batch normalisation cross ranks within a pass (ls_step_gather_rows). A step whose numbers
  * are not finite goes the way that guard.h says.
  */
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 
@@ -167,12 +168,26 @@ static ls_status explain_nonfinite_loss(ls_rank *k)
                    k->numbers.loss);
 }
 
-/* The first trained parameter whose reduced gradient is not finite, or -1. */
+/* Does the optimizer square the gradient as it is? A clipped one is small. */
+static bool squares_gradient(const ls_config *config)
+{
+    return ls_optimizer_slot_count(config->optimizer) > 0
+           && config->optimizer != LS_OPTIMIZER_MOMENTUM
+           && config->optimizer != LS_OPTIMIZER_NESTEROV
+           && config->clip_value == 0 && config->clip_norm == 0 && config->clip_global_norm == 0;
+}
+
+/* The first trained parameter whose reduced gradient is not finite, or so large that the mean of
+ * its square might not be, which would stop this weight for ever without a sign; or -1. */
 static int bad_gradient(const ls_rank *k)
 {
-    for (int p = 0; p < k->run->model.parameter_count; p++)
-        if (!k->run->rule[p].frozen && k->replica.results_host.nonfinite[p] != LS_ALL_FINITE)
-            return p;
+    const ls_results *results = &k->replica.results_host;
+    const bool squares = squares_gradient(&k->run->config);
+    for (int p = 0; p < k->run->model.parameter_count; p++) {
+        if (k->run->rule[p].frozen) continue;
+        if (results->nonfinite[p] != LS_ALL_FINITE) return p;
+        if (squares && results->gradient_square[p] > (double)FLT_MAX) return p;
+    }
     return -1;
 }
 
@@ -212,6 +227,11 @@ static ls_status check_gradients(ls_rank *k)
         return ls_guard_tolerates(k) ? LS_OK : explain_statistic(k, at);
     const int p = bad_gradient(k);
     if (p < 0 || ls_guard_tolerates(k)) return LS_OK;
+    if (k->replica.results_host.nonfinite[p] == LS_ALL_FINITE)
+        return ls_fail(LS_ERR_NONFINITE, "the gradient of %s is %g long, too much for %s to square;"
+                       " the loss was %g", k->run->model.parameter[p].name,
+                       sqrt(k->replica.results_host.gradient_square[p]),
+                       ls_optimizer_name(k->run->config.optimizer), k->numbers.loss);
     return ls_fail(LS_ERR_NONFINITE, "the gradient of %s is not finite, element %" PRIu64
                    "; the loss was %g", k->run->model.parameter[p].name,
                    k->replica.results_host.nonfinite[p], k->numbers.loss);

@@ -187,6 +187,31 @@ static void test_statistics_that_would_not_be_finite_are_a_step_that_is_not(void
     training_destroy(t);
 }
 
+/* Step 2's gradient is 2e19: a float, its square is none, and neither would Adam's v be, ever
+ * after. */
+static void test_a_gradient_too_long_to_be_squared_is_a_step_that_is_not_finite(void **state)
+{
+    (void)state;
+    static const char *const squaring[] = { "adam", "adamw", "rmsprop" };
+    training *t = create("1,1\n1,1\n1,1\n20,1e18\n1,1\n1,1\n");
+    for (int o = 0; o < 3; o++) {
+        training_set(t, "optimizer", squaring[o]);
+        training_set(t, "nonfinite", "stop");
+        assert_int_equal(training_run(t), LS_ERR_NONFINITE);
+        assert_int_equal(t->step_count, 1);
+        assert_non_null(strstr(ls_last_error(), "step 2: the gradient of dense1/kernel is 2e+19 "
+                                                "long, too much for "));
+        training_set(t, "nonfinite", "rollback");
+        training_must_run(t);
+        assert_true(t->step[1].skipped && !t->step[2].skipped);
+    }
+    training_set(t, "clip-norm", "1");
+    training_must_run(t);
+    assert_false(t->step[1].skipped);
+    training_reset(t);
+    training_destroy(t);
+}
+
 /* Step 1's gradient is 1e34, 1e6 of it more than a float holds: too late to skip. */
 static void test_an_update_that_is_not_finite_is_taken_back_or_ends_the_run(void **state)
 {
@@ -240,6 +265,7 @@ int main(void)
         cmocka_unit_test(test_by_default_a_run_stops_at_the_step_that_is_not_finite),
         cmocka_unit_test(test_a_skipped_step_changes_nothing_but_the_place_in_the_data),
         cmocka_unit_test(test_statistics_that_would_not_be_finite_are_a_step_that_is_not),
+        cmocka_unit_test(test_a_gradient_too_long_to_be_squared_is_a_step_that_is_not_finite),
         cmocka_unit_test(test_an_update_that_is_not_finite_is_taken_back_or_ends_the_run),
         cmocka_unit_test(test_a_resumed_run_goes_on_with_its_loss_scale),
     };
