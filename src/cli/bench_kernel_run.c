@@ -28,7 +28,8 @@ typedef struct {
     float *host;                  /* owned; pinned, as large as the largest of them */
 } kernel_run;
 
-double ls_kernel_macs(const ls_kernel_case *kernel)
+/* Multiply-adds of a call. */
+static double kernel_macs(const ls_kernel_case *kernel)
 {
     const ls_gemm_args *g = &kernel->gemm;
     const ls_conv_shape *s = &kernel->conv;
@@ -218,7 +219,7 @@ static ls_status measure(const kernel_run *run, int repetitions, double *seconds
         peak[k] = probe.fn ? time_peak(&probe) : fixed;
     }
     *result = (ls_kernel_result){ .seconds = ls_bench_median(seconds, repetitions),
-                                  .flops = 2 * ls_kernel_macs(run->kernel),
+                                  .flops = 2 * kernel_macs(run->kernel),
                                   .peak = ls_bench_median(peak, repetitions) };
     return LS_OK;
 }

@@ -33,9 +33,6 @@ typedef struct {
     double peak;         /* flops per second, median over the repetitions; 0: not known */
 } ls_kernel_result;
 
-/* Multiply-adds of a call. Pure. */
-double ls_kernel_macs(const ls_kernel_case *kernel);
-
 /* `shard_count`: of the weight gradient's fold. A repetition is as many calls, one after another
  * without a wait, as take a millisecond, or one.
  * Errors: MEMORY, DEVICE, TIMEOUT. Blocks. */

@@ -99,7 +99,8 @@ static ls_status poll_idle(ls_comm *comm, int rank, bool *idle)
     return LS_OK;
 }
 
-ls_status ls_comm_settle(ls_comm *comm, int rank)
+/* Host-wait until both of the rank's streams are idle. */
+static ls_status settle(ls_comm *comm, int rank)
 {
     ls_wait wait = ls_wait_begin(comm->group);
     bool idle = false;
@@ -121,7 +122,7 @@ ls_status ls_comm_ledger_room(ls_comm *comm, int rank, size_t count)
     if (ls_ledger_has_room(&me->ledger, count)) return LS_OK;
     /* What is enqueued runs to its end without this thread (link.c), so waiting here is safe. */
     LS_TRY(ls_ledger_fetch(&me->ledger, &me->channel.in));
-    LS_TRY(ls_comm_settle(comm, rank));
+    LS_TRY(settle(comm, rank));
     return ls_ledger_compare(&me->ledger);
 }
 
@@ -168,11 +169,11 @@ static ls_status compare_results(ls_comm *comm, int rank)
 static ls_status verify(ls_comm *comm, int rank)
 {
     ls_comm_rank *me = &comm->rank[rank];
-    if (comm->world_size == 1) return ls_comm_settle(comm, rank);
+    if (comm->world_size == 1) return settle(comm, rank);
     LS_TRY(ls_ledger_fetch(&me->ledger, &me->channel.in));
     LS_TRY(ls_copy_to_host(&me->channel.in, me->result_digest_host, me->result_digest,
                            (size_t)me->result_count * sizeof(uint64_t)));
-    LS_TRY(ls_comm_settle(comm, rank));
+    LS_TRY(settle(comm, rank));
     LS_TRY(ls_ledger_compare(&me->ledger));
     const ls_call call = { .kind = LS_CALL_VERIFY, .bucket = -1, .count = (size_t)me->result_count,
                            .digest = me->result_digest_host, .digest_bucket = me->result_bucket };

@@ -84,9 +84,6 @@ LS_MUST_USE ls_status ls_comm_push_own(ls_comm_rank *me, ls_link *link, const ls
 /* Make room for `count` digests in the rank's ledger: compares what it holds if it is full. */
 LS_MUST_USE ls_status ls_comm_ledger_room(ls_comm *comm, int rank, size_t count);
 
-/* Host-wait until both of the rank's streams are idle. Errors: TIMEOUT, ABORTED, DEVICE. */
-LS_MUST_USE ls_status ls_comm_settle(ls_comm *comm, int rank);
-
 /* ls_transfer's order of the transfer that stands at `place` in the call that `me` is in. */
 uint64_t ls_comm_order(const ls_comm *comm, const ls_comm_rank *me, int place);
 

@@ -24,7 +24,8 @@ void ls_rendezvous_init(ls_rendezvous *rendezvous, int world_size)
     for (int rank = 0; rank < LS_WORLD_MAX; rank++) atomic_init(&rendezvous->seat[rank].arrived, 0);
 }
 
-size_t ls_rendezvous_call_count(const ls_rendezvous *rendezvous, const ls_channel *channel)
+/* Calls that `channel`'s rank has handed in so far, the current one included. */
+static size_t call_count(const ls_rendezvous *rendezvous, const ls_channel *channel)
 {
     /* Only the rank's own thread writes this count, and only it asks. */
     return atomic_load_explicit(&rendezvous->seat[channel->rank].arrived, memory_order_relaxed);
@@ -32,13 +33,13 @@ size_t ls_rendezvous_call_count(const ls_rendezvous *rendezvous, const ls_channe
 
 uint64_t ls_rendezvous_order(const ls_rendezvous *rendezvous, const ls_channel *channel)
 {
-    return (uint64_t)ls_rendezvous_call_count(rendezvous, channel) << 32;
+    return (uint64_t)call_count(rendezvous, channel) << 32;
 }
 
 const ls_call *ls_rendezvous_call_of(const ls_rendezvous *rendezvous, const ls_channel *channel,
                                      int rank)
 {
-    const size_t number = ls_rendezvous_call_count(rendezvous, channel) - 1;
+    const size_t number = call_count(rendezvous, channel) - 1;
     return &rendezvous->seat[rank].call[number % 2];
 }
 
@@ -95,7 +96,7 @@ static ls_status compare(const ls_rendezvous *rendezvous, const ls_channel *chan
         char text[CALL_TEXT_BYTES], first_text[CALL_TEXT_BYTES];
         return ls_fail(LS_ERR_DIVERGED,
                        "call %zu: rank %d submits %s where rank 0 submits %s; no data moved",
-                       ls_rendezvous_call_count(rendezvous, channel), rank, call_text(call, text),
+                       call_count(rendezvous, channel), rank, call_text(call, text),
                        call_text(first, first_text));
     }
     return LS_OK;
@@ -104,7 +105,7 @@ static ls_status compare(const ls_rendezvous *rendezvous, const ls_channel *chan
 ls_status ls_rendezvous_meet(ls_rendezvous *rendezvous, ls_channel *channel, const ls_call *mine)
 {
     ls_rendezvous_seat *seat = &rendezvous->seat[channel->rank];
-    const size_t number = ls_rendezvous_call_count(rendezvous, channel);
+    const size_t number = call_count(rendezvous, channel);
     seat->call[number % 2] = *mine;
     atomic_store_explicit(&seat->arrived, number + 1, memory_order_release);
     for (int rank = 0; rank < rendezvous->world_size; rank++) {

@@ -62,9 +62,6 @@ LS_MUST_USE ls_status ls_rendezvous_meet(ls_rendezvous *rendezvous, ls_channel *
 const ls_call *ls_rendezvous_call_of(const ls_rendezvous *rendezvous, const ls_channel *channel,
                                      int rank);
 
-/* Calls that `channel`'s rank has handed in so far, the current one included. */
-size_t ls_rendezvous_call_count(const ls_rendezvous *rendezvous, const ls_channel *channel);
-
 /* Where the meeting of that call stands in ls_transfer's order; its transfers come after. */
 uint64_t ls_rendezvous_order(const ls_rendezvous *rendezvous, const ls_channel *channel);
 

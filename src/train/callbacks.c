@@ -36,11 +36,6 @@ static bool is_better(const char *column, double value, double best, double delt
     return is_downwards(column) ? value < best - delta : value > best + delta;
 }
 
-bool ls_callbacks_better(const char *column, double a, double b)
-{
-    return is_better(column, a, b, 0);
-}
-
 static void wait_to_stop(ls_callback_state *s, const ls_config *config, const char *column,
                          double value)
 {

@@ -41,9 +41,6 @@ ls_callback_state ls_callbacks_first(void);
 /* The column that decides: --monitor, or val_loss where there is a test part, or loss. */
 const char *ls_callbacks_monitor(const ls_config *config, bool has_test);
 
-/* Is `a` better than `b`, as values of `column`: smaller for losses and errors, else larger? */
-bool ls_callbacks_better(const char *column, double a, double b);
-
 typedef struct {
     bool best;    /* this epoch is the best so far */
     bool slower;  /* the learning rate has been reduced */

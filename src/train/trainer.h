@@ -75,7 +75,7 @@ typedef struct {
 
 typedef struct {
     uint64_t epochs, steps;           /* done in all, earlier runs included */
-    ls_history_line last, best;       /* best by val_loss, else by loss */
+    ls_history_line last, best;       /* best as --monitor says; epoch 0: none */
     uint64_t samples;                 /* trained in this run */
     double seconds, samples_per_second; /* of training steps alone */
     ls_time_split time;
