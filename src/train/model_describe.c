@@ -146,7 +146,9 @@ ls_status ls_model_describe(const ls_model *model, char **text)
     LS_TRY(ls_page_begin(&page));
     print_layers(page.out, model);
     print_totals(page.out, model);
-    fprintf(page.out, "work        %.4g MFLOP a sample forward, %.4g MFLOP with backward\n",
-            2e-6 * forward, 2e-6 * step);
+    const bool giga = 2 * step >= 1e9;
+    const double unit = giga ? 2e-9 : 2e-6; /* a multiply-add is two operations */
+    fprintf(page.out, "work        %.4g %s a sample forward, %.4g %s with backward\n",
+            unit * forward, giga ? "GFLOP" : "MFLOP", unit * step, giga ? "GFLOP" : "MFLOP");
     return ls_page_end(&page, text);
 }

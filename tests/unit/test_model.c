@@ -568,6 +568,11 @@ static void test_a_description_adds_up(void **state)
     assert_non_null(strstr(text, "2.478 MFLOP a sample forward, 5.879 MFLOP with backward"));
     free(text);
     ls_model_free(&m);
+    m = model_of(ls_model_builtin("resnet50"), NULL);
+    assert_int_equal(ls_model_describe(&m, &text), LS_OK);
+    assert_non_null(strstr(text, "8.178 GFLOP a sample forward, 24.3 GFLOP with backward"));
+    free(text);
+    ls_model_free(&m);
 }
 
 int main(void)
