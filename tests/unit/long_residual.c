@@ -2,9 +2,10 @@
 /* long_residual.c -- the promise at length with resnet20 and everything switched on (residual.h):
  * batch normalisation by the whole batch and by shard, in the classes f32, bf16 and f16.
  *
- * N = 1, 2, 3, 4, 8 with 1 and 2 threads; every instruction set (the plain loops one step); a stop in mid-epoch, resumed at
- * another N. CIFAR-10's first pictures where LOCKSTEP_TEST_DATA names a folder that has
- * cifar10-subset, else pictures of noise. The short form, in `check`, is test_residual.c.
+ * N = 1, 2, 3, 4, 8 with 1 and 2 threads; every instruction set (the plain loops one step); a
+ * stop in mid-epoch, resumed at another N. CIFAR-10's first pictures where LOCKSTEP_TEST_DATA
+ * names a folder that has cifar10-subset, else pictures of noise. The short form, in `check`, is
+ * test_residual.c.
  */
 #include "support/test.h"
 
