@@ -54,7 +54,7 @@ static int case_storage(void)
 static void test_storage_in_16_bits_has_the_bits_of_the_reference(void **state)
 {
     (void)state;
-    const char *why;
+    static const char *why; /* for gcc: what fails jumps out of here */
     if (ls_cuda_usable_count(&why) == 0) {
         if (getenv("LS_REQUIRE_GPU") != NULL) fail_msg("no usable GPU: %s", why);
         skip();

@@ -294,7 +294,7 @@ static int case_ranges(void)
 
 static void need_a_gpu(void)
 {
-    const char *why;
+    static const char *why; /* for gcc: what fails jumps out of here */
     if (ls_cuda_usable_count(&why) > 0) return;
     if (getenv("LS_REQUIRE_GPU") != NULL) fail_msg("no usable GPU: %s", why);
     skip();

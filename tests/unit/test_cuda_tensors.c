@@ -161,7 +161,7 @@ static int case_pad(void)
 
 static void on_three_machines(const char *name)
 {
-    const char *why;
+    static const char *why; /* for gcc: what fails jumps out of here */
     if (ls_cuda_usable_count(&why) == 0) {
         if (getenv("LS_REQUIRE_GPU") != NULL) fail_msg("no usable GPU: %s", why);
         skip();
