@@ -174,7 +174,7 @@ RULES = [
     ("ar", "rm -f $out && $ar rcsD $out $in", "AR $out"),
     ("as", "$cc -Wa,-I. -c $in -o $out", "AS $out"),
     ("run_test", "rm -f $out; LOCKSTEP=$program LOCKSTEP_VGPU_LIBRARY=$vgpu $more "
-                 "timeout -k 5 900 ./$in > $out.log 2>&1 && "
+                 "timeout -k 5 1500 ./$in > $out.log 2>&1 && "
                  "mv $out.log $out || { cat $out.log; exit 1; }",
      "TEST $in", "pool = tests"),
     # nvcc writes the folder it runs in into the text; two machines are to make the same.
@@ -192,7 +192,7 @@ RULES = [
     ("device_code", "rm -f $out; $python $in build/cuda/obj/kernels/cuda > $out.log 2>&1 && "
                     "mv $out.log $out || { cat $out.log; exit 1; }", "CHECK $in"),
     ("run_cuda_test", "rm -f $out; LOCKSTEP=$program LS_REQUIRE_GPU=2 LD_LIBRARY_PATH=$vgpu "
-                      "LOCKSTEP_VGPU_LIBRARY=$vgpu/libcuda.so.1 timeout -k 5 900 ./$in > $out.log "
+                      "LOCKSTEP_VGPU_LIBRARY=$vgpu/libcuda.so.1 timeout -k 5 1500 ./$in > $out.log "
                       "2>&1 && mv $out.log $out || { cat $out.log; exit 1; }", "TEST $in",
      "pool = tests"),
     ("gpu", "LS_REQUIRE_GPU=$${LS_REQUIRE_GPU:-1} tests/gpu/run build/gpu", "GPU",
