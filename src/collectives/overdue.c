@@ -17,8 +17,9 @@
  *
  * Each rank looks at the transfers that it has posted and taken (link.h watches the last of each
  * link) and at what its own wait was for, and lays open the lowest: its claim. The rank with the
- * lowest claim reports, the others give way until it has. A rank that hangs in a call of the driver
- * claims nothing; so nobody waits for claims for longer than CLAIM_S.
+ * lowest claim reports, of equal ones the lowest rank; the others give way until it has. A rank
+ * that hangs in a call of the driver claims nothing; so nobody waits for claims for longer than
+ * CLAIM_S.
  */
 #include <time.h>
 
@@ -84,7 +85,7 @@ static ls_status give_way(ls_comm *comm, int rank, uint64_t claim)
         for (int r = 0; r < comm->world_size; r++) {
             const uint64_t other = atomic_load(&comm->rank[r].claim);
             if (other == 0) all = false;
-            else if (other < claim) lowest = false;
+            else if (other < claim || (other == claim && r < rank)) lowest = false;
         }
         if (ls_group_is_aborted(comm->group)) return LS_ERR_ABORTED;
         if (all && lowest) return LS_OK;
