@@ -11,8 +11,6 @@
 
 enum { HOST_FLOATS = 1 << 18 }; /* checked at a time */
 
-static const double DRAIN_SECONDS = 1;
-
 /* Element i of what adds up shards of weight `weight` (the sum of s + 1 over them). */
 static float value_at(size_t i, unsigned weight)
 {
@@ -237,8 +235,8 @@ static ls_status run_rank(int rank, void *arg)
 static bool is_drained(ls_exchange *x)
 {
     for (int r = 0; r < x->list->count; r++) {
-        if (!ls_comm_drain(x->comm, r, DRAIN_SECONDS)) return false;
-        if (!ls_stream_settles(&x->rank[r].compute, DRAIN_SECONDS)) return false;
+        if (!ls_comm_drain(x->comm, r, LS_SETTLE_SECONDS)) return false;
+        if (!ls_stream_settles(&x->rank[r].compute, LS_SETTLE_SECONDS)) return false;
     }
     return true;
 }

@@ -16,8 +16,6 @@ enum { CALLS_MAX = 10000, PEAK_TASKS_PER_THREAD = 4, PEAK_TRIES = 3 };
  * interrupted on a busy machine, and the median is of one that was not. */
 static const double REPETITION_SECONDS = 1e-3;
 
-static const double DRAIN_SECONDS = 1;
-
 /* What a kernel reads and writes: two inputs, one output. */
 typedef struct {
     ls_stream *stream;
@@ -101,7 +99,7 @@ static void close_arrays(kernel_run *run)
 {
     ls_record cause;
     ls_record_keep(&cause);
-    const bool settled = ls_stream_settles(run->stream, DRAIN_SECONDS);
+    const bool settled = ls_stream_settles(run->stream, LS_SETTLE_SECONDS);
     ls_record_restore(&cause);
     if (!settled) ls_console_leave();
     ls_device_release(run->stream->device, run->c);

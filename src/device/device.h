@@ -153,6 +153,9 @@ LS_MUST_USE ls_status ls_stream_drain(ls_stream *stream, ls_group *group, const 
  * work uses must not be released. A stream that was never opened is idle. Blocks. */
 bool ls_stream_settles(ls_stream *stream, double seconds);
 
+/* How long a tear-down waits in that way. */
+#define LS_SETTLE_SECONDS 1.0
+
 /* -- copies ---------------------------------------------------------------------------------- */
 
 /* Async: enqueued on `stream`, whose device owns the device side (for ls_copy_peer: `to` may be

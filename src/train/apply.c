@@ -15,8 +15,6 @@
 
 enum { EVALUATION_ROWS = 256 };
 
-static const double DRAIN_SECONDS = 1;
-
 ls_status ls_checkpoint_config(const char *checkpoint, ls_config *config)
 {
     ls_checkpoint *file = NULL;
@@ -190,7 +188,7 @@ void ls_evaluation_free(ls_evaluation *evaluation)
 static bool is_drained(applied *a)
 {
     for (int r = 0; r < a->list.count; r++)
-        if (!ls_stream_settles(&a->replica[r].compute, DRAIN_SECONDS)) return false;
+        if (!ls_stream_settles(&a->replica[r].compute, LS_SETTLE_SECONDS)) return false;
     return true;
 }
 

@@ -2,7 +2,10 @@
 /* guard.c -- see guard.h. */
 #include "train/guard.h"
 
-static const double scale_first = 32768, scale_least = 1, scale_most = 16777216;
+static const double scale_first = 32768;
+
+static double smaller(double a, double b) { return a < b ? a : b; }
+static double larger(double a, double b) { return a > b ? a : b; }
 
 double ls_first_loss_scale(ls_precision precision)
 {
@@ -60,10 +63,10 @@ void ls_guard_end(ls_rank *k)
     g->failed += k->numbers.failed;
     if (k->run->config.precision != LS_PRECISION_F16) return;
     if (k->numbers.failed) {
-        g->loss_scale = g->loss_scale / 2 < scale_least ? scale_least : g->loss_scale / 2;
+        g->loss_scale = larger(g->loss_scale / 2, LS_LOSS_SCALE_LEAST);
         g->clean_steps = 0;
     } else if (!k->numbers.skipped && ++g->clean_steps == LS_SCALE_CLEAN_STEPS) {
-        g->loss_scale = g->loss_scale * 2 > scale_most ? scale_most : g->loss_scale * 2;
+        g->loss_scale = smaller(g->loss_scale * 2, LS_LOSS_SCALE_MOST);
         g->clean_steps = 0;
     }
 }

@@ -18,8 +18,6 @@
 
 enum { EVALUATION_ROWS = 64, PIPELINE_DEPTH = 3 };
 
-static const double DRAIN_SECONDS = 1;
-
 /* -- opening ----------------------------------------------------------------------------------- */
 
 static ls_status open_device(ls_run *run, int rank)
@@ -230,8 +228,8 @@ ls_status ls_machine_open(ls_run *run, const ls_progress *start)
 bool ls_machine_is_drained(ls_run *run)
 {
     for (int r = 0; r < run->world_size; r++) {
-        if (!ls_comm_drain(run->comm, r, DRAIN_SECONDS)) return false;
-        if (!ls_stream_settles(&run->rank[r].replica.compute, DRAIN_SECONDS)) return false;
+        if (!ls_comm_drain(run->comm, r, LS_SETTLE_SECONDS)) return false;
+        if (!ls_stream_settles(&run->rank[r].replica.compute, LS_SETTLE_SECONDS)) return false;
     }
     return true;
 }

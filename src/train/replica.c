@@ -151,7 +151,8 @@ ls_status ls_replica_init(ls_replica *replica, const ls_replica_config *config, 
 void ls_replica_free(ls_replica *replica)
 {
     if (replica->device) {
-        (void)ls_stream_settles(&replica->compute, 1); /* when setting it up has failed half-way */
+        /* When setting it up has failed half-way. */
+        (void)ls_stream_settles(&replica->compute, LS_SETTLE_SECONDS);
         ls_pinned_release(replica->device, replica->step_host);
         ls_pinned_release(replica->device, replica->bounce);
         ls_pinned_release(replica->device, replica->pinned);

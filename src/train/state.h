@@ -24,9 +24,13 @@
 #include "train/optimizer.h"
 #include "train/replica.h"
 
+/* The bounds of a loss scale, which is a power of two. */
+#define LS_LOSS_SCALE_LEAST 1.0
+#define LS_LOSS_SCALE_MOST 0x1p24
+
 /* How steps fared whose numbers may not be finite (guard.h). */
 typedef struct {
-    double loss_scale;         /* a power of two; 1 but in class f16 */
+    double loss_scale;         /* 1 but in class f16 */
     uint64_t clean_steps;      /* since it last changed */
     uint64_t failed_in_row;    /* up to now */
     uint64_t failed;           /* in all */

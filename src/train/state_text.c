@@ -158,8 +158,8 @@ static ls_status read_guard(ls_guard_state *g, const ls_checkpoint *checkpoint, 
     const char *text;
     double x[4];
     LS_TRY(find_text(checkpoint, path, "guard", &text));
-    if (read_numbers(text, x, 4) != 4 || !(x[0] >= 1 && x[0] <= 0x1p24) || !is_count(x[1]) ||
-        !is_count(x[2]) || !is_count(x[3]))
+    if (read_numbers(text, x, 4) != 4 || !is_count(x[1]) || !is_count(x[2]) || !is_count(x[3]) ||
+        !(x[0] >= LS_LOSS_SCALE_LEAST && x[0] <= LS_LOSS_SCALE_MOST))
         return ls_fail(LS_ERR_FORMAT, "%s: guard \"%.100s\": expected a loss scale of 1 to 2^24 "
                        "and three counts", path, text);
     *g = (ls_guard_state){ .loss_scale = x[0], .clean_steps = (uint64_t)x[1],

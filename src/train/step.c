@@ -239,8 +239,8 @@ static ls_status check_gradients(ls_rank *k)
 
 /* -- divide, once ------------------------------------------------------------------------------ */
 
-/* The loss, and the reduced gradient: divided, regularised, measured, tested. What the loss was
- * multiplied by before the backward pass, if anything, belongs into n->scale beside D. */
+/* The loss, and the reduced gradient: divided by D and by the loss scale that it was formed with,
+ * regularised, measured, tested. */
 static ls_status divide(ls_rank *k)
 {
     ls_run *run = k->run;
