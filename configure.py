@@ -89,8 +89,9 @@ VGPU = ("driver_call driver_config driver_copy driver_device driver_error driver
 
 # -- tests: tests/support/<name>.c, tests/unit/<name>.c ----------------------------------------
 TEST_SUPPORT = ("conformance convolution data_folder faulty_device fresh_process gpu_arrays "
-                "late_device machines naive network normalisation product program ranks reduction "
-                "reference residual stored_png training virtual_driver virtual_machine")
+                "gpu_machines late_device machines naive network normalisation product program "
+                "ranks reduction reference residual stored_png training virtual_driver "
+                "virtual_machine")
 # check, check-asan, check-tsan
 TESTS = ("test_activation test_all_reduce test_arena test_augment test_batch_sum test_batchnorm "
          "test_bench test_broken_data test_bucket test_callbacks test_checkpoint test_cifar10 "

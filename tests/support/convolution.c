@@ -144,16 +144,16 @@ void convolution_check_equal(const convolution *c, const char *op, const machine
     free(got);
 }
 
-void convolution_check_twins(machines *all, const convolution *c, sharing s, bool with_bias,
+void convolution_check_twins(machines *set, const convolution *c, sharing s, bool with_bias,
                              bool relu)
 {
-    machine *first = &all->machine[0];
+    machine *first = &set->machine[0];
     size_t count;
     float *y = run_forward(c, first, with_bias, relu);
     float *dx = run_input_gradient(c, first);
     float *dw = run_weight_gradient(c, first, s, &count);
-    for (int i = 1; i < all->count; i++) {
-        machine *m = &all->machine[i];
+    for (int i = 1; i < set->count; i++) {
+        machine *m = &set->machine[i];
         convolution_check_equal(c, "forward", m, y, run_forward(c, m, with_bias, relu),
                                 y_floats(&c->shape));
         convolution_check_equal(c, "input gradient", m, dx, run_input_gradient(c, m),

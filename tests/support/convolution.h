@@ -42,7 +42,7 @@ float *run_input_gradient(const convolution *c, machine *m);
 float *run_weight_gradient(const convolution *c, machine *m, sharing s, size_t *count);
 
 /* All three on every machine: the bits of the first. Fails the test where they differ. */
-void convolution_check_twins(machines *all, const convolution *c, sharing s, bool with_bias,
+void convolution_check_twins(machines *set, const convolution *c, sharing s, bool with_bias,
                              bool relu);
 /* Fail unless got[count], which is freed, has the bits of want[count]. */
 void convolution_check_equal(const convolution *c, const char *op, const machine *m,

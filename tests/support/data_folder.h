@@ -20,6 +20,11 @@ data_folder *data_folder_create(void);
 void data_folder_destroy(data_folder *folder);
 const char *data_folder_path(const data_folder *folder);
 
+/* The one of a test, made and removed by its fixtures. */
+extern data_folder *folder;
+int make_folder(void **state);
+int remove_folder(void **state);
+
 /* Write, replace or remove a file; link to one elsewhere. */
 void data_folder_write(data_folder *folder, const char *name, const void *data, size_t bytes);
 void data_folder_text(data_folder *folder, const char *name, const char *text);

@@ -9,12 +9,12 @@
 #include "support/test.h"
 
 /* Open the next machine, or leave it out if its set is not there. */
-static void open_one(machines *all, const char *isa, int threads)
+static void open_one(machines *set, const char *isa, int threads)
 {
-    machine *m = &all->machine[all->count];
-    assert_true(all->count < MACHINES_MAX);
+    machine *m = &set->machine[set->count];
+    assert_true(set->count < MACHINES_MAX);
     assert_int_equal(setenv("LOCKSTEP_ISA", isa, 1), 0);
-    assert_int_equal(ls_device_open_host(all->count, threads, false, NULL, &m->device), LS_OK);
+    assert_int_equal(ls_device_open_host(set->count, threads, false, NULL, &m->device), LS_OK);
     if (ls_kernels_bind(m->device) != LS_OK) {
         ls_device_close(m->device);
         return;
@@ -22,26 +22,42 @@ static void open_one(machines *all, const char *isa, int threads)
     assert_string_equal(m->device->kernels->name, isa);
     assert_int_equal(ls_stream_init(&m->stream, m->device), LS_OK);
     (void)snprintf(m->name, sizeof m->name, "%s, %d threads", isa, threads);
-    all->count++;
+    set->count++;
 }
 
-void machines_open(machines *all)
+void machines_open(machines *set)
 {
     static const char *const isa[] = { "portable", "avx2", "avx512" };
-    all->count = 0;
-    open_one(all, "reference", 1);
+    set->count = 0;
+    open_one(set, "reference", 1);
     for (int i = 0; i < 3; i++) {
-        for (int threads = 1; threads <= 3; threads++) open_one(all, isa[i], threads);
+        for (int threads = 1; threads <= 3; threads++) open_one(set, isa[i], threads);
     }
-    assert_true(all->count > 3); /* the reference and portable are on every machine */
+    assert_true(set->count > 3); /* the reference and portable are on every machine */
     assert_int_equal(unsetenv("LOCKSTEP_ISA"), 0);
 }
 
-void machines_close(machines *all)
+void machines_close(machines *set)
 {
-    for (int i = 0; i < all->count; i++) {
-        ls_stream_free(&all->machine[i].stream);
-        ls_device_close(all->machine[i].device);
+    for (int i = 0; i < set->count; i++) {
+        ls_stream_free(&set->machine[i].stream);
+        ls_device_close(set->machine[i].device);
     }
-    all->count = 0;
+    set->count = 0;
+}
+
+machines all;
+
+int open_machines(void **state)
+{
+    (void)state;
+    machines_open(&all);
+    return 0;
+}
+
+int close_machines(void **state)
+{
+    (void)state;
+    machines_close(&all);
+    return 0;
 }

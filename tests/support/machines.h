@@ -26,7 +26,13 @@ typedef struct {
 } machines;
 
 /* Fails the running test where a device cannot be opened; a set that this CPU lacks is left out. */
-void machines_open(machines *all);
-void machines_close(machines *all);
+void machines_open(machines *set);
+void machines_close(machines *set);
+
+/* Those of a test program that has them open all the time, by the group's
+ * fixtures. */
+extern machines all;
+int open_machines(void **state);
+int close_machines(void **state);
 
 #endif

@@ -51,17 +51,17 @@ float *run_product(const product *p, machine *m)
     return args.C;
 }
 
-void product_check_twins(machines *all, const product *p)
+void product_check_twins(machines *set, const product *p)
 {
     const ls_gemm_args *a = &p->args;
     char what[120];
     snprintf(what, sizeof what, "M %zu N %zu K %zu transpose %d %d bias %d relu %d accumulate %d",
              a->M, a->N, a->K, a->transpose_a, a->transpose_b, a->bias != NULL, a->relu,
              a->accumulate);
-    float *want = run_product(p, &all->machine[0]);
-    for (int i = 1; i < all->count; i++) {
-        float *got = run_product(p, &all->machine[i]);
-        assert_true(naive_same(what, all->machine[i].name, want, got, a->M * a->N));
+    float *want = run_product(p, &set->machine[0]);
+    for (int i = 1; i < set->count; i++) {
+        float *got = run_product(p, &set->machine[i]);
+        assert_true(naive_same(what, set->machine[i].name, want, got, a->M * a->N));
         free(got);
     }
     free(want);

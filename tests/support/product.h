@@ -25,6 +25,6 @@ void product_free(product *p);
 float *run_product(const product *p, machine *m);
 
 /* On every machine: the bits of the first. Fails the test where they differ. */
-void product_check_twins(machines *all, const product *p);
+void product_check_twins(machines *set, const product *p);
 
 #endif

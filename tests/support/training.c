@@ -282,3 +282,25 @@ bool training_same(const training *t, const training_bits *bits, const char *wha
                 evaluation ? "" : " val_loss");
     return weights && optimizer && statistics && evaluation;
 }
+
+training *training_linear(const char *lines)
+{
+    training *t = training_create();
+    const float one = 1;
+    char data[600];
+    training_write(t, "linear.model", "input 1\ndense 1 bias=no\nloss mse\n");
+    training_write(t, "data.csv", lines);
+    snprintf(data, sizeof data, "csv:%s,task=regress,test=none", training_path(t, "data.csv"));
+    training_set(t, "model", training_path(t, "linear.model"));
+    training_set(t, "data", data);
+    training_set(t, "init", training_weights(t, "w1", "dense1/kernel", 1, 1, &one));
+    training_set(t, "optimizer", "sgd");
+    return t;
+}
+
+float training_linear_weight(training *t)
+{
+    float w;
+    training_tensor(t, "weights/dense1/kernel", &w, 1);
+    return w;
+}

@@ -65,6 +65,10 @@ void training_stuck(void);
 /* Tensor `tensor` of the latest run's last checkpoint, copied to x[count]. */
 void training_tensor(training *t, const char *tensor, float *x, size_t count);
 
+/* LIN1: prediction w x, squared error, from w = 1, on `lines` of "x,y"; plain SGD. And its w. */
+training *training_linear(const char *lines);
+float training_linear_weight(training *t);
+
 /* `count` records of synthetic pictures as data_batch_1.bin in the folder, in the layout of
  * CIFAR-10: noise on a brightness that tells the class, from Philox words
  * (tests/golden/make_golden.py makes the same). Returns the `cifar10:` spec; valid as a path is. */

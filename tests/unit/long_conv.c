@@ -58,7 +58,6 @@ static ls_conv_shape random_shape(naive_random *n)
 static void test_random_convolutions_have_the_bits_of_the_reference(void **state)
 {
     (void)state;
-    machines all;
     machines_open(&all);
     for (uint64_t seed = 1; seed <= 2000; seed++) {
         naive_random n = {.state = seed};
@@ -78,7 +77,6 @@ static void test_random_convolutions_have_the_bits_of_the_reference(void **state
 static void test_large_weight_gradients_have_the_bits_of_the_reference(void **state)
 {
     (void)state;
-    machines all;
     machines_open(&all);
     naive_random n = {.state = 1};
     convolution c = convolution_of(&n, shape_of(66, 6, 6, 33, 270, 3, 1, 0, 0), NAIVE_ZEROS);

@@ -15,7 +15,6 @@ static size_t extent(naive_random *n, size_t bits)
 static void test_random_products_have_the_bits_of_the_reference(void **state)
 {
     (void)state;
-    machines all;
     machines_open(&all);
     const float any = 0.0f;
     for (uint64_t seed = 1; seed <= 3000; seed++) {

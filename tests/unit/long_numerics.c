@@ -80,7 +80,6 @@ static void test_exp_and_log_are_equal_on_every_machine_over_all_floats(void **s
 {
     (void)state;
     enum { ROWS = 65536 };
-    machines all;
     machines_open(&all);
     float *logits = calloc(2 * ROWS, sizeof *logits);
     int32_t *label = calloc(ROWS, sizeof *label);
@@ -162,7 +161,6 @@ static void test_activations_are_equal_on_every_machine_over_all_floats(void **s
 {
     (void)state;
     enum { COUNT = 65536 };
-    machines all;
     machines_open(&all);
     float *x = malloc(COUNT * sizeof *x), *dy = malloc(COUNT * sizeof *dy);
     float *out[2] = { malloc(COUNT * sizeof *x), malloc(COUNT * sizeof *x) };

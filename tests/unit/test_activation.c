@@ -12,22 +12,6 @@
 #include "support/naive.h"
 #include "support/test.h"
 
-static machines all;
-
-static int open_machines(void **state)
-{
-    (void)state;
-    machines_open(&all);
-    return 0;
-}
-
-static int close_machines(void **state)
-{
-    (void)state;
-    machines_close(&all);
-    return 0;
-}
-
 enum { KINDS = LS_ACTIVATION_SILU + 1 };
 static const char *const names[KINDS] = { "relu", "leaky relu", "sigmoid", "tanh", "gelu", "silu" };
 

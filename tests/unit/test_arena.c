@@ -7,22 +7,6 @@
 #include "support/naive.h"
 #include "support/test.h"
 
-static machines all;
-
-static int open_machines(void **state)
-{
-    (void)state;
-    machines_open(&all);
-    return 0;
-}
-
-static int close_machines(void **state)
-{
-    (void)state;
-    machines_close(&all);
-    return 0;
-}
-
 /* Tensors of every awkward length; in the arena their order is reversed, as a model's is. */
 static const size_t counts[] = { 1,    3,    32,   63,   64,    65,    0,     1023,
                                  1025, 4095, 4096, 4097, 16384, 16385, 36900, 10 };

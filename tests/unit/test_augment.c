@@ -14,7 +14,6 @@
 
 enum { SAMPLES = 24, HEIGHT = 9, WIDTH = 7, CHANNELS = 3, ELEMENTS = HEIGHT * WIDTH * CHANNELS };
 
-static data_folder *folder;
 static ls_dataset *bytes;      /* images of bytes, scale standard */
 static ls_dataset *floats;     /* images of floats, scale standard */
 static ls_dataset *digits;

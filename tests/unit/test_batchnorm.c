@@ -8,22 +8,6 @@
 #include "support/normalisation.h"
 #include "support/test.h"
 
-static machines all;
-
-static int open_machines(void **state)
-{
-    (void)state;
-    machines_open(&all);
-    return 0;
-}
-
-static int close_machines(void **state)
-{
-    (void)state;
-    machines_close(&all);
-    return 0;
-}
-
 /* -- five values ------------------------------------------------------------------------------- */
 
 static const float five[] = { 1.0f, 3.0f, 5.0f, 7.0f, 9.0f }, one = 1.0f, zero = 0.0f;

@@ -21,22 +21,6 @@
 #include "support/data_folder.h"
 #include "support/test.h"
 
-static data_folder *folder;
-
-static int make_folder(void **state)
-{
-    (void)state;
-    folder = data_folder_create();
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    data_folder_destroy(folder);
-    return 0;
-}
-
 /* Begin with an empty one. */
 static void clear_folder(void)
 {

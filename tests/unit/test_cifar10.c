@@ -8,22 +8,6 @@
 
 enum { RECORD = 3073 };
 
-static data_folder *folder;
-
-static int make_folder(void **state)
-{
-    (void)state;
-    folder = data_folder_create();
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    data_folder_destroy(folder);
-    return 0;
-}
-
 /* `count` records: pixel (y, x, c) of record n is a function of all four; labels n mod 10. */
 static unsigned char pixel(size_t n, size_t y, size_t x, size_t c)
 {

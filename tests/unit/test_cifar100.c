@@ -8,22 +8,6 @@
 
 enum { RECORD = 3074 };
 
-static data_folder *folder;
-
-static int make_folder(void **state)
-{
-    (void)state;
-    folder = data_folder_create();
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    data_folder_destroy(folder);
-    return 0;
-}
-
 /* `count` records: coarse label n mod 20, fine n mod 100, pixel bytes a function of n and place. */
 static unsigned char *make_records(size_t count)
 {

@@ -11,24 +11,14 @@
 #include "support/data_folder.h"
 #include "support/test.h"
 
-static data_folder *folder;
-
-static int make_folder(void **state)
+static int make_files(void **state)
 {
-    (void)state;
-    folder = data_folder_create();
+    make_folder(state);
     data_folder_cifar10(folder, "data_batch_1.bin", 1, 30);
     data_folder_cifar10(folder, "test_batch.bin", 2, 5);
     data_folder_text(folder, "batches.meta.txt", "Zero\n1st\ntwo-a.b\nc_d+e/f\n\xc3\xa4"
                                                  "\nautomobiles and trucks\nsix\n7\n8\nn 9\n");
     data_folder_idx(folder, "train", 3, 10, 28, 28);
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    data_folder_destroy(folder);
     return 0;
 }
 
@@ -226,5 +216,5 @@ int main(void)
         cmocka_unit_test(test_what_cannot_be_drawn_is_refused),
         cmocka_unit_test(test_no_two_characters_look_alike),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, make_files, remove_folder);
 }

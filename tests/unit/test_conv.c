@@ -13,6 +13,7 @@ static const sharing whole = {8, 1, 0, 1};
 
 static void test_every_machine_gives_the_bits_of_the_reference(void **state)
 {
+    (void)state;
     const ls_conv_shape shapes[] = {
         shape_of(3, 8, 8, 1, 16, 3, 1, 0, 0),    /* digits-cnn */
         shape_of(2, 6, 6, 16, 32, 3, 1, 0, 0),
@@ -34,13 +35,14 @@ static void test_every_machine_gives_the_bits_of_the_reference(void **state)
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         const int mix = NAIVE_ZEROS | NAIVE_TINY | (i % 3 == 0 ? NAIVE_HUGE : 0);
         convolution c = convolution_of(&n, shapes[i], mix);
-        convolution_check_twins(*state, &c, whole, i % 2 == 0, i % 3 != 1);
+        convolution_check_twins(&all, &c, whole, i % 2 == 0, i % 3 != 1);
         convolution_free(&c);
     }
 }
 
 static void test_extents_may_differ_in_both_directions(void **state)
 {
+    (void)state;
     ls_conv_shape shape = shape_of(3, 10, 10, 3, 9, 3, 1, 0, 0);
     shape.width = 17;
     shape.kernel_height = 4;
@@ -53,19 +55,19 @@ static void test_extents_may_differ_in_both_directions(void **state)
     shape.out_width = 6;
     naive_random n = {.state = 2};
     convolution c = convolution_of(&n, shape, NAIVE_ZEROS | NAIVE_TINY);
-    convolution_check_twins(*state, &c, whole, true, false);
+    convolution_check_twins(&all, &c, whole, true, false);
     convolution_free(&c);
 }
 
 /* The last places of a row and the last rows of x are read by no tap: their gradient is +0. */
 static void test_inputs_that_no_tap_reads_have_gradient_zero(void **state)
 {
-    machines *all = *state;
+    (void)state;
     const ls_conv_shape shape = shape_of(2, 8, 8, 3, 4, 2, 3, 0, 0);
     naive_random n = {.state = 3};
     convolution c = convolution_of(&n, shape, 0);
-    for (int i = 0; i < all->count; i++) {
-        float *dx = run_input_gradient(&c, &all->machine[i]);
+    for (int i = 0; i < all.count; i++) {
+        float *dx = run_input_gradient(&c, &all.machine[i]);
         for (size_t k = 0; k < x_floats(&shape); k++) {
             const size_t h = k / 3 / 8 % 8, w = k / 3 % 8;
             if (h % 3 == 2 || w % 3 == 2) assert_true(dx[k] == 0.0f && !signbit(dx[k]));
@@ -93,13 +95,13 @@ static void test_weight_gradients_follow_the_fold(void **state)
         {shape_of(16, 5, 5, 2, 3, 3, 1, 0, 0), {16, 5, 2, 4}},
     };
     naive_random n = {.state = 4};
-    machines *all = *state;
+    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         convolution c = convolution_of(&n, cases[i].shape, NAIVE_ZEROS | NAIVE_TINY);
         size_t count;
-        float *want = run_weight_gradient(&c, &all->machine[0], cases[i].sharing, &count);
-        for (int k = 1; k < all->count; k++) {
-            machine *m = &all->machine[k];
+        float *want = run_weight_gradient(&c, &all.machine[0], cases[i].sharing, &count);
+        for (int k = 1; k < all.count; k++) {
+            machine *m = &all.machine[k];
             float *got = run_weight_gradient(&c, m, cases[i].sharing, &count);
             convolution_check_equal(&c, "weight gradient", m, want, got, count);
         }
@@ -111,21 +113,21 @@ static void test_weight_gradients_follow_the_fold(void **state)
 /* Pieces that N ranks end with, added up by the tree, are the one piece of a single rank. */
 static void test_the_pieces_of_two_ranks_add_up_to_the_whole(void **state)
 {
-    machines *all = *state;
+    (void)state;
     naive_random n = {.state = 5};
     convolution c = convolution_of(&n, shape_of(21, 6, 6, 3, 5, 3, 1, 0, 0), NAIVE_ZEROS);
     const size_t floats = w_floats(&c.shape);
     size_t count;
-    float *one = run_weight_gradient(&c, &all->machine[0], whole, &count);
-    for (int i = 0; i < all->count; i++) {
+    float *one = run_weight_gradient(&c, &all.machine[0], whole, &count);
+    for (int i = 0; i < all.count; i++) {
         float *part[2];
         for (int rank = 0; rank < 2; rank++) {
-            part[rank] = run_weight_gradient(&c, &all->machine[i], (sharing){8, 2, rank, 1},
+            part[rank] = run_weight_gradient(&c, &all.machine[i], (sharing){8, 2, rank, 1},
                                              &count);
             assert_int_equal(count, floats + 3);
         }
         for (size_t k = 0; k < floats; k++) part[0][k] += part[1][k];
-        assert_true(naive_same("sum of two ranks", all->machine[i].name, one, part[0], floats));
+        assert_true(naive_same("sum of two ranks", all.machine[i].name, one, part[0], floats));
         free(part[0]);
         free(part[1]);
     }
@@ -182,7 +184,7 @@ static void check_exact(machine *m, const convolution *c)
 
 static void test_the_reference_is_near_the_exact_convolution(void **state)
 {
-    machines *all = *state;
+    (void)state;
     const ls_conv_shape shapes[] = {
         shape_of(9, 6, 6, 3, 4, 3, 1, 0, 0), shape_of(2, 7, 6, 2, 3, 3, 1, 1, 1),
         shape_of(3, 9, 8, 2, 5, 3, 2, 0, 1), shape_of(2, 8, 8, 2, 2, 5, 3, 2, 2),
@@ -191,7 +193,7 @@ static void test_the_reference_is_near_the_exact_convolution(void **state)
     naive_random n = {.state = 6};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         convolution c = convolution_of(&n, shapes[i], NAIVE_ZEROS | NAIVE_TINY);
-        check_exact(&all->machine[0], &c);
+        check_exact(&all.machine[0], &c);
         convolution_free(&c);
     }
 }
@@ -199,26 +201,26 @@ static void test_the_reference_is_near_the_exact_convolution(void **state)
 /* One filter of ones over an image of row numbers, worked by hand, at a corner, an edge, inside. */
 static void test_a_convolution_worked_by_hand(void **state)
 {
-    machines *all = *state;
+    (void)state;
     const float x[] = {1, 1, 1, 2, 2, 2, 3, 3, 3}, bias[] = {-11.0f};
     const float w[] = {1, 1, 1, 1, 1, 1, 1, 1, 1};
-    for (int i = 0; i < all->count; i++) {
+    for (int i = 0; i < all.count; i++) {
         float y[9];
         const ls_conv_forward_args a = {.shape = shape_of(1, 3, 3, 1, 1, 3, 1, 1, 1),
                                         .relu = true, .x = x, .w = w, .bias = bias, .y = y};
-        assert_int_equal(ls_conv_forward(&all->machine[i].stream, &a), LS_OK);
+        assert_int_equal(ls_conv_forward(&all.machine[i].stream, &a), LS_OK);
         const float want[] = {0, 0, 0, 1, 7, 1, 0, 4, 0};
-        assert_true(naive_same("y", all->machine[i].name, want, y, 9));
+        assert_true(naive_same("y", all.machine[i].name, want, y, 9));
     }
 }
 
 static void test_no_samples_are_legal(void **state)
 {
-    machines *all = *state;
+    (void)state;
     naive_random n = {.state = 7};
     convolution c = convolution_of(&n, shape_of(0, 6, 6, 3, 4, 3, 1, 0, 0), 0);
-    for (int i = 0; i < all->count; i++) {
-        machine *m = &all->machine[i];
+    for (int i = 0; i < all.count; i++) {
+        machine *m = &all.machine[i];
         size_t count;
         free(run_forward(&c, m, true, true));
         free(run_input_gradient(&c, m));
@@ -229,20 +231,6 @@ static void test_no_samples_are_legal(void **state)
         free(dw);
     }
     convolution_free(&c);
-}
-
-static int open_machines(void **state)
-{
-    static machines all;
-    machines_open(&all);
-    *state = &all;
-    return 0;
-}
-
-static int close_machines(void **state)
-{
-    machines_close(*state);
-    return 0;
 }
 
 int main(void)

@@ -9,22 +9,6 @@
 #include "support/data_folder.h"
 #include "support/test.h"
 
-static data_folder *folder;
-
-static int make_folder(void **state)
-{
-    (void)state;
-    folder = data_folder_create();
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    data_folder_destroy(folder);
-    return 0;
-}
-
 /* Open data.csv with this text; `keys` follow the file's name. */
 static ls_dataset *open_text(const char *text, const char *keys)
 {

@@ -8,10 +8,10 @@
 
 #include <stdio.h>
 
-#include "device/cuda.h"
 #include "kernels/reference/reference.h"
 #include "support/fresh_process.h"
 #include "support/gpu_arrays.h"
+#include "support/gpu_machines.h"
 #include "support/naive.h"
 
 enum { MIX = NAIVE_ZEROS | NAIVE_TINY };
@@ -288,31 +288,10 @@ static int case_merges(void)
 
 /* -- the tests --------------------------------------------------------------------------------- */
 
-static void need_a_gpu(void)
-{
-    static const char *why;
-    if (ls_cuda_usable_count(&why) > 0) return;
-    if (getenv("LS_REQUIRE_GPU") != NULL) fail_msg("no usable GPU: %s", why);
-    skip();
-}
-
-static void on_three_machines(const char *name)
-{
-    need_a_gpu();
-    if (!driver_is_virtual()) {
-        assert_case(name, "LOCKSTEP_VGPU_SEED=");
-        return;
-    }
-    assert_case(name, "LOCKSTEP_VGPU_SEED=1", "LOCKSTEP_VGPU_CAPABILITY=80", "LOCKSTEP_VGPU_SM=1");
-    assert_case(name, "LOCKSTEP_VGPU_SEED=2", "LOCKSTEP_VGPU_CAPABILITY=75", "LOCKSTEP_VGPU_SM=4");
-    assert_case(name, "LOCKSTEP_VGPU_SEED=3", "LOCKSTEP_VGPU_CAPABILITY=90",
-                "LOCKSTEP_VGPU_SM=132");
-}
-
 static void test_every_op_on_samples_has_the_bits_of_the_reference(void **state)
 {
     (void)state;
-    on_three_machines("batches");
+    on_three_sizes("batches");
 }
 
 static void test_more_channels_than_the_workspace_holds_go_range_by_range(void **state)
@@ -325,7 +304,7 @@ static void test_more_channels_than_the_workspace_holds_go_range_by_range(void *
 static void test_merges_have_the_bits_of_the_reference(void **state)
 {
     (void)state;
-    on_three_machines("merges");
+    on_three_sizes("merges");
 }
 
 int main(int argc, char **argv)

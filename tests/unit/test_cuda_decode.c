@@ -7,10 +7,10 @@
 
 #include <stdio.h>
 
-#include "device/cuda.h"
 #include "kernels/reference/reference.h"
 #include "support/fresh_process.h"
 #include "support/gpu_arrays.h"
+#include "support/gpu_machines.h"
 #include "support/naive.h"
 
 static void check_decode(gpu_arrays *g, naive_random *n, size_t pixels, size_t channels)
@@ -73,25 +73,10 @@ static int case_bytes_anywhere(void)
     return 0;
 }
 
-static void need_a_gpu(void)
-{
-    static const char *why;
-    if (ls_cuda_usable_count(&why) > 0) return;
-    if (getenv("LS_REQUIRE_GPU") != NULL) fail_msg("no usable GPU: %s", why);
-    skip();
-}
-
 static void test_decoding_has_the_bits_of_the_reference(void **state)
 {
     (void)state;
-    need_a_gpu();
-    if (!driver_is_virtual()) {
-        assert_case("decode", "LOCKSTEP_VGPU_SEED=");
-        return;
-    }
-    assert_case("decode", "LOCKSTEP_VGPU_SEED=1", "LOCKSTEP_VGPU_CAPABILITY=80");
-    assert_case("decode", "LOCKSTEP_VGPU_SEED=2", "LOCKSTEP_VGPU_CAPABILITY=75");
-    assert_case("decode", "LOCKSTEP_VGPU_SEED=3", "LOCKSTEP_VGPU_CAPABILITY=120");
+    on_three_machines("decode");
 }
 
 static void test_bytes_may_begin_at_any_address(void **state)

@@ -9,10 +9,10 @@
 
 #include <stdio.h>
 
-#include "device/cuda.h"
 #include "kernels/reference/reference.h"
 #include "support/fresh_process.h"
 #include "support/gpu_arrays.h"
+#include "support/gpu_machines.h"
 #include "support/naive.h"
 
 enum {
@@ -623,26 +623,6 @@ static int case_whole(void)
 }
 
 /* -- the tests -------------------------------------------------------------------------------- */
-
-static void need_a_gpu(void)
-{
-    static const char *why; /* told to gcc so: what fails jumps out of here */
-    if (ls_cuda_usable_count(&why) > 0) return;
-    if (getenv("LS_REQUIRE_GPU") != NULL) fail_msg("no usable GPU: %s", why);
-    skip();
-}
-
-static void on_three_machines(const char *name)
-{
-    need_a_gpu();
-    if (!driver_is_virtual()) {
-        assert_case(name, "LOCKSTEP_VGPU_SEED=");
-        return;
-    }
-    assert_case(name, "LOCKSTEP_VGPU_SEED=1", "LOCKSTEP_VGPU_CAPABILITY=80");
-    assert_case(name, "LOCKSTEP_VGPU_SEED=2", "LOCKSTEP_VGPU_CAPABILITY=75");
-    assert_case(name, "LOCKSTEP_VGPU_SEED=3", "LOCKSTEP_VGPU_CAPABILITY=120");
-}
 
 static void test_pooling_has_the_bits_of_the_reference(void **state)
 {

@@ -7,11 +7,11 @@
 
 #include <stdio.h>
 
-#include "device/cuda.h"
 #include "kernels/reference/reference.h"
 #include "numerics.h"
 #include "support/fresh_process.h"
 #include "support/gpu_arrays.h"
+#include "support/gpu_machines.h"
 #include "support/naive.h"
 
 /* Narrowed on the GPU and widened there, against both on the host. */
@@ -54,18 +54,7 @@ static int case_storage(void)
 static void test_storage_in_16_bits_has_the_bits_of_the_reference(void **state)
 {
     (void)state;
-    static const char *why; /* for gcc: what fails jumps out of here */
-    if (ls_cuda_usable_count(&why) == 0) {
-        if (getenv("LS_REQUIRE_GPU") != NULL) fail_msg("no usable GPU: %s", why);
-        skip();
-    }
-    if (!driver_is_virtual()) {
-        assert_case("storage", "LOCKSTEP_VGPU_SEED=");
-        return;
-    }
-    assert_case("storage", "LOCKSTEP_VGPU_SEED=1", "LOCKSTEP_VGPU_CAPABILITY=80");
-    assert_case("storage", "LOCKSTEP_VGPU_SEED=2", "LOCKSTEP_VGPU_CAPABILITY=75");
-    assert_case("storage", "LOCKSTEP_VGPU_SEED=3", "LOCKSTEP_VGPU_CAPABILITY=120");
+    on_three_machines("storage");
 }
 
 int main(int argc, char **argv)

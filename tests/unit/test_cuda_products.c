@@ -9,11 +9,11 @@
  */
 #include "support/test.h"
 
-#include "device/cuda.h"
 #include "kernels/reference/reference.h"
 #include "support/convolution.h"
 #include "support/fresh_process.h"
 #include "support/gpu_arrays.h"
+#include "support/gpu_machines.h"
 #include "support/naive.h"
 
 enum { MIX = NAIVE_ZEROS | NAIVE_TINY };
@@ -163,7 +163,7 @@ typedef struct {
 } sum_job;
 
 /* Rows of pass `pass`, gathered as in training. */
-static float *rows_of_pass(const float *all, size_t sample_floats, const ls_fold_plan *plan,
+static float *rows_of_pass(const float *batch, size_t sample_floats, const ls_fold_plan *plan,
                            int pass, sharing s, size_t samples)
 {
     const ls_fold *fold = &plan->pass[pass];
@@ -171,7 +171,7 @@ static float *rows_of_pass(const float *all, size_t sample_floats, const ls_fold
     float *out = malloc(rows * sample_floats * sizeof *out + 1);
     for (size_t r = 0; r < rows; r++) {
         const size_t from = ls_fold_sample_at(plan, pass, r, s.V, samples);
-        memcpy(out + r * sample_floats, all + from * sample_floats, sample_floats * sizeof *out);
+        memcpy(out + r * sample_floats, batch + from * sample_floats, sample_floats * sizeof *out);
     }
     return out;
 }
@@ -278,12 +278,12 @@ static int case_batch_sums(void)
  * slices to a block. */
 static int case_ranges(void)
 {
-    const sharing one = { 1, 1, 0, 1 }, all = { 64, 1, 0, 1 };
+    const sharing one = { 1, 1, 0, 1 }, whole = { 64, 1, 0, 1 };
     gpu_arrays g;
     naive_random n = random_of_machine();
     gpu_arrays_open(&g);
-    check_gradients(&g, &n, shape_of(128, 3, 3, 1, 300, 1, 1, 0, 0), all, false); /* 5 tiles */
-    check_gradients(&g, &n, shape_of(64, 1, 1, 1, 16400, 1, 1, 0, 0), all, true);
+    check_gradients(&g, &n, shape_of(128, 3, 3, 1, 300, 1, 1, 0, 0), whole, false); /* 5 tiles */
+    check_gradients(&g, &n, shape_of(64, 1, 1, 1, 16400, 1, 1, 0, 0), whole, true);
     ls_conv_shape wide = shape_of(1, 48, 544, 1, 1, 32, 1, 0, 0); /* 17 slices: groups of two */
     check_gradients(&g, &n, wide, one, false);
     gpu_arrays_close(&g);
@@ -292,43 +292,22 @@ static int case_ranges(void)
 
 /* -- the tests --------------------------------------------------------------------------------- */
 
-static void need_a_gpu(void)
-{
-    static const char *why; /* for gcc: what fails jumps out of here */
-    if (ls_cuda_usable_count(&why) > 0) return;
-    if (getenv("LS_REQUIRE_GPU") != NULL) fail_msg("no usable GPU: %s", why);
-    skip();
-}
-
-static void on_three_machines(const char *name)
-{
-    need_a_gpu();
-    if (!driver_is_virtual()) {
-        assert_case(name, "LOCKSTEP_VGPU_SEED=");
-        return;
-    }
-    assert_case(name, "LOCKSTEP_VGPU_SEED=1", "LOCKSTEP_VGPU_CAPABILITY=80", "LOCKSTEP_VGPU_SM=1");
-    assert_case(name, "LOCKSTEP_VGPU_SEED=2", "LOCKSTEP_VGPU_CAPABILITY=75", "LOCKSTEP_VGPU_SM=4");
-    assert_case(name, "LOCKSTEP_VGPU_SEED=3", "LOCKSTEP_VGPU_CAPABILITY=90",
-                "LOCKSTEP_VGPU_SM=132");
-}
-
 static void test_products_have_the_bits_of_the_reference(void **state)
 {
     (void)state;
-    on_three_machines("gemm");
+    on_three_sizes("gemm");
 }
 
 static void test_convolutions_have_the_bits_of_the_reference(void **state)
 {
     (void)state;
-    on_three_machines("convolution");
+    on_three_sizes("convolution");
 }
 
 static void test_sums_over_samples_have_the_bits_of_the_reference(void **state)
 {
     (void)state;
-    on_three_machines("batch sums");
+    on_three_sizes("batch sums");
 }
 
 static void test_long_results_are_summed_range_by_range(void **state)

@@ -8,10 +8,10 @@
 
 #include <stdio.h>
 
-#include "device/cuda.h"
 #include "kernels/reference/reference.h"
 #include "support/fresh_process.h"
 #include "support/gpu_arrays.h"
+#include "support/gpu_machines.h"
 #include "support/naive.h"
 
 enum { ALL = NAIVE_ZEROS | NAIVE_TINY | NAIVE_HUGE | NAIVE_INFINITE | NAIVE_NAN };
@@ -158,22 +158,6 @@ static int case_pad(void)
 }
 
 /* -- tests ------------------------------------------------------------------------------------ */
-
-static void on_three_machines(const char *name)
-{
-    static const char *why; /* for gcc: what fails jumps out of here */
-    if (ls_cuda_usable_count(&why) == 0) {
-        if (getenv("LS_REQUIRE_GPU") != NULL) fail_msg("no usable GPU: %s", why);
-        skip();
-    }
-    if (!driver_is_virtual()) {
-        assert_case(name, "LOCKSTEP_VGPU_SEED=");
-        return;
-    }
-    assert_case(name, "LOCKSTEP_VGPU_SEED=1", "LOCKSTEP_VGPU_CAPABILITY=80");
-    assert_case(name, "LOCKSTEP_VGPU_SEED=2", "LOCKSTEP_VGPU_CAPABILITY=75");
-    assert_case(name, "LOCKSTEP_VGPU_SEED=3", "LOCKSTEP_VGPU_CAPABILITY=120");
-}
 
 static void test_sums_and_products_have_the_bits_of_the_reference(void **state)
 {

@@ -11,22 +11,6 @@
 #include "support/data_folder.h"
 #include "support/test.h"
 
-static data_folder *folder;
-
-static int make_folder(void **state)
-{
-    (void)state;
-    folder = data_folder_create();
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    data_folder_destroy(folder);
-    return 0;
-}
-
 /* -- the spec -------------------------------------------------------------------------------- */
 
 static void test_a_wrong_spec_is_answered_with_the_nearest_known_name(void **state)

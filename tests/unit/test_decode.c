@@ -6,22 +6,6 @@
 #include "support/naive.h"
 #include "support/test.h"
 
-static machines all;
-
-static int open_machines(void **state)
-{
-    (void)state;
-    machines_open(&all);
-    return 0;
-}
-
-static int close_machines(void **state)
-{
-    (void)state;
-    machines_close(&all);
-    return 0;
-}
-
 /* Also that nothing is written beyond the last element; `shift` moves x off its alignment. */
 static void check(size_t pixels, size_t channels, size_t shift)
 {

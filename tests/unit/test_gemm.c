@@ -12,12 +12,12 @@
 
 static void test_the_reference_is_near_the_exact_product(void **state)
 {
-    machines *all = *state;
+    (void)state;
     naive_random n = {.state = 1};
     for (int t = 0; t < 4; t++) {
         product p = product_of(&n, (ls_gemm_args){.M = 7, .N = 9, .K = 50, .transpose_a = t & 1,
                                                   .transpose_b = t & 2});
-        float *got = run_product(&p, &all->machine[0]);
+        float *got = run_product(&p, &all.machine[0]);
         const exact_product e = {7, 9, 50, t & 1, t & 2, p.A, p.B};
         for (size_t i = 0; i < 7 * 9; i++) {
             const exact_sum want = exact_product_at(&e, i / 9, i % 9);
@@ -32,9 +32,9 @@ static void test_the_reference_is_near_the_exact_product(void **state)
 /* The order of k, bias, relu, accumulate, and what becomes of -0. */
 static void test_a_product_worked_by_hand(void **state)
 {
-    machines *all = *state;
-    for (int i = 0; i < all->count; i++) {
-        ls_stream *stream = &all->machine[i].stream;
+    (void)state;
+    for (int i = 0; i < all.count; i++) {
+        ls_stream *stream = &all.machine[i].stream;
         /* 2^24 + 1 is 2^24 in float, so (2^24 + 1) - 2^24 is 0 in this order and 1 in others. */
         const float A[] = {16777216.0f, 1.0f, -16777216.0f}, B[] = {1.0f, 1.0f, 1.0f};
         float C[2] = {NAN, NAN};
@@ -69,6 +69,7 @@ static void test_a_product_worked_by_hand(void **state)
 
 static void test_every_machine_gives_the_bits_of_the_reference(void **state)
 {
+    (void)state;
     const size_t sizes[] = {1, 2, 5, 6, 7, 13, 14, 15, 16, 17, 31, 32, 33, 47, 65};
     enum { COUNT = sizeof sizes / sizeof sizes[0] };
     const float any = 0.0f;
@@ -86,7 +87,7 @@ static void test_every_machine_gives_the_bits_of_the_reference(void **state)
                                    .accumulate = accumulate,
                                    .bias = !accumulate && (flags & 4) ? &any : NULL,
                                    .relu = !accumulate && (flags & 16)});
-            product_check_twins(*state, &p);
+            product_check_twins(&all, &p);
             product_free(&p);
         }
     }
@@ -95,6 +96,7 @@ static void test_every_machine_gives_the_bits_of_the_reference(void **state)
 /* Deep and wide enough for several blocks of k, several parts and several threads. */
 static void test_blocks_and_parts_do_not_show_in_the_bits(void **state)
 {
+    (void)state;
     const ls_gemm_args cases[] = {
         {.M = 33, .N = 70, .K = 257, .transpose_b = true, .relu = true},
         {.M = 20, .N = 40, .K = 1000, .transpose_a = true},
@@ -108,17 +110,17 @@ static void test_blocks_and_parts_do_not_show_in_the_bits(void **state)
     naive_random n = {.state = 3};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         product p = product_of(&n, cases[i]);
-        product_check_twins(*state, &p);
+        product_check_twins(&all, &p);
         product_free(&p);
     }
 }
 
 static void test_an_empty_product_is_the_bias(void **state)
 {
-    machines *all = *state;
+    (void)state;
     const float bias[3] = {1.5f, -0.0f, -2.0f}, unused[1] = {0.0f};
-    for (int m = 0; m < all->count; m++) {
-        ls_stream *stream = &all->machine[m].stream;
+    for (int m = 0; m < all.count; m++) {
+        ls_stream *stream = &all.machine[m].stream;
         float C[6] = {NAN, NAN, NAN, NAN, NAN, NAN};
         ls_gemm_args g = {.M = 2, .N = 3, .A = unused, .B = unused, .bias = bias, .C = C};
         assert_int_equal(ls_gemm(stream, &g), LS_OK);
@@ -171,7 +173,7 @@ static void test_multiply_add_rounds_once_on_every_machine(void **state)
 {
     enum { COUNT = 4096, ROUNDS = 1000 }; /* 4 million per machine */
     static float B[2 * COUNT], C[COUNT], want[COUNT];
-    machines *all = *state;
+    (void)state;
     naive_random n = {.state = 4};
     for (int round = 0; round < ROUNDS; round++) {
         const float a = round % 4 == 0 ? 1.0f + ldexpf((float)(round % 7), -20) : any_float(&n);
@@ -181,11 +183,11 @@ static void test_multiply_add_rounds_once_on_every_machine(void **state)
         }
         char what[60];
         snprintf(what, sizeof what, "round %d, a = %a", round, (double)a);
-        for (int m = 0; m < all->count; m++) {
+        for (int m = 0; m < all.count; m++) {
             const float A[] = {1.0f, a};
             const ls_gemm_args g = {.M = 1, .N = COUNT, .K = 2, .A = A, .B = B, .C = C};
-            assert_int_equal(ls_gemm(&all->machine[m].stream, &g), LS_OK);
-            assert_true(naive_same(what, all->machine[m].name, want, C, COUNT));
+            assert_int_equal(ls_gemm(&all.machine[m].stream, &g), LS_OK);
+            assert_true(naive_same(what, all.machine[m].name, want, C, COUNT));
         }
     }
 }
@@ -205,20 +207,6 @@ static void test_an_unknown_instruction_set_is_refused_with_the_known_ones(void 
     unsetenv("LOCKSTEP_ISA");
     assert_int_equal(ls_kernels_bind(device), LS_OK);
     ls_device_close(device);
-}
-
-static int open_machines(void **state)
-{
-    static machines all;
-    machines_open(&all);
-    *state = &all;
-    return 0;
-}
-
-static int close_machines(void **state)
-{
-    machines_close(*state);
-    return 0;
 }
 
 int main(void)

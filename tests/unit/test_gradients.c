@@ -14,22 +14,6 @@
 #include "support/naive.h"
 #include "support/test.h"
 
-static machines all;
-
-static int open_machines(void **state)
-{
-    (void)state;
-    machines_open(&all);
-    return 0;
-}
-
-static int close_machines(void **state)
-{
-    (void)state;
-    machines_close(&all);
-    return 0;
-}
-
 /* y [outputs] of an op in double. */
 typedef void forward_fn(const void *op, const double *x, double *y);
 

@@ -13,32 +13,16 @@
 #include "support/training.h"
 #include "train/guard.h"
 
-/* w x on `lines`, from w = 1, two samples a step. */
+/* LIN1 on `lines`, two samples a step. */
 static training *create(const char *lines)
 {
-    training *t = training_create();
-    const float one = 1;
-    char data[600];
-    training_write(t, "linear.model", "input 1\ndense 1 bias=no\nloss mse\n");
-    training_write(t, "data.csv", lines);
-    snprintf(data, sizeof data, "csv:%s,task=regress,test=none", training_path(t, "data.csv"));
-    training_set(t, "model", training_path(t, "linear.model"));
-    training_set(t, "data", data);
-    training_set(t, "init", training_weights(t, "w1", "dense1/kernel", 1, 1, &one));
-    training_set(t, "optimizer", "sgd");
+    training *t = training_linear(lines);
     training_set(t, "lr", "0.001");
     training_set(t, "global-batch", "2");
     training_set(t, "shards", "2");
     training_set(t, "shuffle", "no");
     training_set(t, "epochs", "1");
     return t;
-}
-
-static float weight(training *t)
-{
-    float w;
-    training_tensor(t, "weights/dense1/kernel", &w, 1);
-    return w;
 }
 
 static const char *const devices[] = { "host:1", "host:2" };
@@ -95,7 +79,7 @@ static void test_sums_of_gradients_do_not_overflow_in_class_f16(void **state)
         const ls_log_line *last = &t->step[t->step_count - 1];
         assert_true(last->loss_scale * 200 <= 65504 && last->loss_scale * 400 > 65504);
         assert_true(last->grad_norm == 40000);
-        assert_true(weight(t) == fmaf(-1e-5f, 40000, 1));
+        assert_true(training_linear_weight(t) == fmaf(-1e-5f, 40000, 1));
     }
     training_destroy(t);
 }
@@ -158,7 +142,8 @@ static void test_a_skipped_step_changes_nothing_but_the_place_in_the_data(void *
             assert_int_equal(t->step_count, 3);
             assert_int_equal(t->result.steps, 2);
             assert_true(t->step[1].skipped && !t->step[2].skipped);
-            assert_true(weight(t) == fmaf(-0.001f, 2, 1)); /* step 1 had no gradient */
+            /* Step 1 had no gradient. */
+            assert_true(training_linear_weight(t) == fmaf(-0.001f, 2, 1));
             if (d == 0 && p == 0) training_remember(t, &bits);
             assert_true(training_same(t, &bits, policy[p]));
         }
@@ -226,7 +211,7 @@ static void test_an_update_that_is_not_finite_is_taken_back_or_ends_the_run(void
         training_set(t, "nonfinite", "rollback");
         training_must_run(t);
         assert_true(t->step[0].skipped && !t->step[1].skipped);
-        assert_true(weight(t) == 1);
+        assert_true(training_linear_weight(t) == 1);
     }
     training_destroy(t);
 }

@@ -6,7 +6,6 @@
 #include "support/data_folder.h"
 #include "support/test.h"
 
-static data_folder *folder;
 static unsigned char images[16 + 100 * 28 * 28 + 64], labels[8 + 100 + 64];
 
 static void put(unsigned char *to, uint32_t value)
@@ -34,20 +33,6 @@ static void write_both(size_t image_bytes, size_t label_bytes)
 }
 
 enum { IMAGE_BYTES = 16 + 100 * 784, LABEL_BYTES = 108 };
-
-static int make_folder(void **state)
-{
-    (void)state;
-    folder = data_folder_create();
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    data_folder_destroy(folder);
-    return 0;
-}
 
 static void refuse(size_t image_bytes, size_t label_bytes, const char *want)
 {

@@ -43,7 +43,6 @@ static int close_device(void **state)
 static void test_no_slot_of_any_table_is_empty(void **state)
 {
     (void)state;
-    machines all;
     machines_open(&all);
     for (int i = 0; i < all.count; i++) {
         const ls_kernels *k = all.machine[i].device->kernels;
@@ -57,7 +56,6 @@ static void test_no_slot_of_any_table_is_empty(void **state)
 static void test_fast_tables_share_nothing_but_shard_sums_with_the_reference(void **state)
 {
     (void)state;
-    machines all;
     machines_open(&all);
     for (int i = 1; i < all.count; i++) {
         const ls_kernels *k = all.machine[i].device->kernels;

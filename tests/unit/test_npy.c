@@ -9,23 +9,8 @@
 #define F4_6x2 "{'descr': '<f4', 'fortran_order': False, 'shape': (6, 2), }\n"
 #define I4_6 "{'descr': '<i4', 'fortran_order': False, 'shape': (6,), }\n"
 
-static data_folder *folder;
 static const float x_f4[12] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, -11.5f };
 static const int32_t y_i4[6] = { 0, 1, 2, 0, 1, 2 };
-
-static int make_folder(void **state)
-{
-    (void)state;
-    folder = data_folder_create();
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    data_folder_destroy(folder);
-    return 0;
-}
 
 static void write_sound(void)
 {

@@ -20,8 +20,6 @@ enum { SIDE = 224, SAMPLE = SIDE * SIDE * 3, SAMPLES = 3600, HEADER = 128 };
 #define MIB ((size_t)1 << 20)
 #define RESIDENT_BYTES (64 * MIB)
 
-static data_folder *folder;
-
 /* Sample n is zeros, but for every 97th, whose bytes are n mod 251. */
 static void write_pictures(const char *path)
 {

@@ -24,7 +24,7 @@ static void test_generations_are_told_by_their_speed(void **state)
 static void test_a_folder_of_values_is_read_whole(void **state)
 {
     (void)state;
-    data_folder *folder = data_folder_create();
+    folder = data_folder_create();
     data_folder_text(folder, "current_link_speed", "8.0 GT/s PCIe\n");
     data_folder_text(folder, "max_link_speed", "16.0 GT/s PCIe\n");
     data_folder_text(folder, "current_link_width", "8\n");
@@ -47,7 +47,7 @@ static void test_what_is_not_said_is_unknown(void **state)
     assert_int_equal(none.generation + none.generation_max + none.width + none.width_max, 0);
     assert_int_equal(none.numa_node, -1);
     assert_false(ls_pcie_is_narrow(&none));
-    data_folder *folder = data_folder_create();
+    folder = data_folder_create();
     data_folder_text(folder, "current_link_width", "x8\n");
     data_folder_text(folder, "max_link_width", "99999\n");
     data_folder_text(folder, "numa_node", "-1\n");

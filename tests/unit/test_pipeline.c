@@ -16,8 +16,6 @@ static ls_dataset *digits;   /* classification, 1438 samples */
 static ls_dataset *small;    /* regression, 16 samples, 2 targets */
 static ls_dataset *wide;     /* regression, 21 samples of 30 numbers, 2 targets */
 static ls_dataset *pictures; /* classification, 53 images of 5x3 bytes */
-static data_folder *folder;
-
 /* `count` records of `features` numbers and two targets. */
 static ls_dataset *open_table(const char *name, int count, int features)
 {

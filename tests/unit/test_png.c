@@ -86,7 +86,7 @@ static void test_a_picture_too_large_for_a_chunk_is_refused(void **state)
 static void test_a_file_holds_what_was_encoded(void **state)
 {
     (void)state;
-    data_folder *folder = data_folder_create();
+    folder = data_folder_create();
     char path[1024];
     unsigned char *png, read[4096];
     size_t bytes;

@@ -8,22 +8,6 @@
 #include "support/naive.h"
 #include "support/test.h"
 
-static machines all;
-
-static int open_machines(void **state)
-{
-    (void)state;
-    machines_open(&all);
-    return 0;
-}
-
-static int close_machines(void **state)
-{
-    (void)state;
-    machines_close(&all);
-    return 0;
-}
-
 static size_t inputs_of(const ls_pool_shape *s)
 {
     return s->samples * s->height * s->width * s->channels;

@@ -15,32 +15,14 @@
 #include "io/checkpoint.h"
 #include "support/training.h"
 
-static const char linear[] = "input 1\ndense 1 bias=no\nloss mse\n";
-
-/* LIN1 on `lines`, from w = 1. */
+/* One step of LIN1 on `lines`. */
 static training *lin1_create(const char *lines)
 {
-    training *t = training_create();
-    const float one = 1;
-    char data[600];
-    training_write(t, "linear.model", linear);
-    training_write(t, "data.csv", lines);
-    snprintf(data, sizeof data, "csv:%s,task=regress,test=none", training_path(t, "data.csv"));
-    training_set(t, "model", training_path(t, "linear.model"));
-    training_set(t, "data", data);
-    training_set(t, "init", training_weights(t, "w1", "dense1/kernel", 1, 1, &one));
-    training_set(t, "optimizer", "sgd");
+    training *t = training_linear(lines);
     training_set(t, "lr", "0.01");
     training_set(t, "global-batch", "8");
     training_set(t, "steps", "1");
     return t;
-}
-
-static float lin1_weight(training *t)
-{
-    float w;
-    training_tensor(t, "weights/dense1/kernel", &w, 1);
-    return w;
 }
 
 static void assert_near(double found, double expected, double tolerance)
@@ -61,9 +43,9 @@ static void check_lin1(const char *lines, double loss, double gradient, double w
         training_must_run(t);
         assert_near(t->step[0].loss, loss, 1e-12);
         assert_near(t->step[0].grad_norm, gradient, 1e-6);
-        assert_near((double)lin1_weight(t), weight, 1e-7);
-        if (d == 0) first = lin1_weight(t);
-        assert_true(lin1_weight(t) == first);
+        assert_near((double)training_linear_weight(t), weight, 1e-7);
+        if (d == 0) first = training_linear_weight(t);
+        assert_true(training_linear_weight(t) == first);
     }
     training_destroy(t);
 }
@@ -100,9 +82,9 @@ static void test_a_mean_divides_by_samples_and_a_weighted_mean_by_weights(void *
             training_must_run(t);
             assert_near(t->step[0].loss, loss[k], 1e-12);
             assert_near(t->step[0].grad_norm, 2 * loss[k], 1e-6);
-            assert_near((double)lin1_weight(t), 1 - 0.02 * loss[k], 1e-7);
-            if (d == 0) first = lin1_weight(t);
-            assert_true(lin1_weight(t) == first);
+            assert_near((double)training_linear_weight(t), 1 - 0.02 * loss[k], 1e-7);
+            if (d == 0) first = training_linear_weight(t);
+            assert_true(training_linear_weight(t) == first);
         }
     }
     training_destroy(t);
@@ -121,7 +103,7 @@ static void test_regularisation_counts_once(void **state)
         assert_near(t->step[0].loss, 1.02, 1e-12);
         assert_near(t->step[0].regularizer, 0.02, 1e-12);
         assert_near(t->step[0].grad_norm, 2.03, 1e-6);
-        assert_near((double)lin1_weight(t), 0.9797, 1e-7);
+        assert_near((double)training_linear_weight(t), 0.9797, 1e-7);
     }
     training_destroy(t);
 }
@@ -132,14 +114,14 @@ static void test_accumulation_is_the_big_batch(void **state)
     static const char *const passes[] = { "1", "2", "4", "8" };
     training *t = lin1_create("1,0\n2,0\n3,0\n4,0\n5,0\n");
     training_must_run(t);
-    const float whole = lin1_weight(t);
+    const float whole = training_linear_weight(t);
     for (int d = 0; d < 2; d++)
         for (int a = 0; a < 4; a++) {
             training_set(t, "devices", devices[d]);
             training_set(t, "accumulate", passes[a]);
             training_must_run(t);
             assert_near(t->step[0].loss, 11, 1e-12);
-            assert_true(lin1_weight(t) == whole);
+            assert_true(training_linear_weight(t) == whole);
         }
     training_destroy(t);
 }
@@ -198,7 +180,7 @@ static void test_a_step_can_be_explained(void **state)
     assert_non_null(strstr(t->explanation, "samples 5, loss sum 55"));
     assert_non_null(strstr(t->explanation, "gradient sum 110 (folded again here: 110)"));
     assert_non_null(strstr(t->explanation, "D = 5"));
-    assert_near((double)lin1_weight(t), 0.78, 1e-7); /* and is not disturbed by it */
+    assert_near((double)training_linear_weight(t), 0.78, 1e-7); /* and is not disturbed by it */
     training_destroy(t);
 }
 
@@ -235,7 +217,7 @@ static void test_a_table_of_rates_is_what_happens(void **state)
             training_set(t, "devices", some[d]);
             training_must_run(t);
             assert_true(t->step[steps - 1].lr == lr[steps - 1]);
-            assert_near((double)lin1_weight(t), weight[steps - 1], 1e-4);
+            assert_near((double)training_linear_weight(t), weight[steps - 1], 1e-4);
             log_line(t, steps, line);
             snprintf(text, sizeof text, "\"lr\":%g,", lr[steps - 1]);
             if (!strstr(line, text)) fail_msg("no %s in %s", text, line);
@@ -282,13 +264,13 @@ static void test_values_are_cut_and_weights_decay(void **state)
     training_set(t, "devices", "host:2");
     training_set(t, "explain-step", "1");
     training_must_run(t);
-    assert_near((double)lin1_weight(t), 1 * (1 - 0.01 * 0.5) - 0.01 * 2, 1e-7);
+    assert_near((double)training_linear_weight(t), 1 * (1 - 0.01 * 0.5) - 0.01 * 2, 1e-7);
     assert_near(t->step[0].grad_norm, 15, 1e-6);
     assert_non_null(strstr(t->explanation, "elements cut to 2"));
     assert_non_null(strstr(t->explanation, "decoupled decay 0.00499999989"));
     training_set(t, "rules", "*=decay:0,lr:0.5");
     training_must_run(t);
-    assert_near((double)lin1_weight(t), 1 - 0.005 * 2, 1e-7);
+    assert_near((double)training_linear_weight(t), 1 - 0.005 * 2, 1e-7);
     assert_near(t->step[0].lr, 0.01, 0); /* the log tells the run's rate */
     training_destroy(t);
 }
@@ -304,7 +286,7 @@ static void test_linear_scaling_goes_by_the_batch_and_not_by_replicas(void **sta
         training_set(t, "devices", devices[d]);
         training_must_run(t);
         assert_true(t->step[0].lr == 0.01);
-        assert_near((double)lin1_weight(t), 0.85, 1e-7);
+        assert_near((double)training_linear_weight(t), 0.85, 1e-7);
         training_destroy(t);
     }
 }

@@ -7,22 +7,6 @@
 #include "support/naive.h"
 #include "support/test.h"
 
-static machines all;
-
-static int open_machines(void **state)
-{
-    (void)state;
-    machines_open(&all);
-    return 0;
-}
-
-static int close_machines(void **state)
-{
-    (void)state;
-    machines_close(&all);
-    return 0;
-}
-
 static void test_each_shard_is_a_flat_sum_in_double_of_its_samples(void **state)
 {
     (void)state;

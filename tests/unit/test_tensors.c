@@ -9,22 +9,6 @@
 #include "support/naive.h"
 #include "support/test.h"
 
-static machines all;
-
-static int open_machines(void **state)
-{
-    (void)state;
-    machines_open(&all);
-    return 0;
-}
-
-static int close_machines(void **state)
-{
-    (void)state;
-    machines_close(&all);
-    return 0;
-}
-
 static const size_t counts[] = { 0,  1,  2,  3,    7,     15,    16,    17,
                                  63, 64, 65, 1000, 32767, 32769, 100001 };
 enum { COUNTS = sizeof counts / sizeof counts[0] };

@@ -9,22 +9,6 @@
 #include "support/training.h"
 #include "train/class_weights.h"
 
-static data_folder *folder;
-
-static int make_folder(void **state)
-{
-    (void)state;
-    folder = data_folder_create();
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    data_folder_destroy(folder);
-    return 0;
-}
-
 /* -- csv and npy ------------------------------------------------------------------------------- */
 
 static const char table[] = "1,2,0,0.5\n3,4,1,0\n5,6,2,1e3\n7,8,0,-0\n";
