@@ -6,12 +6,14 @@
  */
 #include "support/test.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
 #include "support/training.h"
 #include "train/callbacks.h"
+#include "train/state.h"
 
 static ls_config config_of(const char *options)
 {
@@ -156,6 +158,62 @@ static void test_what_was_counted_is_not_forgotten_by_a_restart(void **state)
     assert_int_equal(t->result.epochs, epochs);
     assert_true(t->result.best.val_loss == best && t->result.last.lr == last.lr);
     assert_string_equal(t->result.weights_sha256, whole.weights);
+    training_destroy(t);
+}
+
+/* What the checkpoint at `path` remembers. */
+static ls_progress progress_at(const char *path)
+{
+    ls_checkpoint *checkpoint = NULL;
+    ls_saved_run saved;
+    if (ls_checkpoint_open(path, &checkpoint) != LS_OK
+        || ls_saved_run_init(&saved, checkpoint, path) != LS_OK)
+        fail_msg("%s", ls_last_error());
+    const ls_progress progress = saved.progress;
+    ls_saved_run_free(&saved);
+    ls_checkpoint_close(checkpoint);
+    return progress;
+}
+
+/* w is multiplied by 1 - 2 lr an epoch, and val_loss is its square: 0.5, 0.3, 0.4, 0.4, 0.4, with a
+ * restart before each. */
+static void test_a_restart_between_any_two_epochs_forgets_neither_best_nor_waits(void **state)
+{
+    (void)state;
+    static const struct {
+        double val_loss;
+        uint64_t best_epoch, stop_wait, plateau_wait, cooldown;
+    } after[] = { { 0.5, 1, 0, 0, 0 }, { 0.3, 2, 0, 0, 0 }, { 0.4, 2, 1, 1, 0 },
+                  { 0.4, 2, 2, 0, 3 }, { 0.4, 2, 3, 0, 2 } };
+    training *t = training_linear("1,0\n");
+    char data[700], folder[600], last[700], best[700];
+    training_write(t, "test.csv", "1,0\n");
+    snprintf(data, sizeof data, "csv:%s,task=regress,test=%s", training_path(t, "data.csv"),
+             training_path(t, "test.csv"));
+    snprintf(folder, sizeof folder, "%s", training_path(t, "run"));
+    snprintf(last, sizeof last, "%s/checkpoints/last.safetensors", folder);
+    snprintf(best, sizeof best, "%s/checkpoints/best.safetensors", folder);
+    training_set(t, "data", data);
+    training_set(t, "schedule", "table:0.14644661,0.11270167,1.07735027,1e-9");
+    training_set(t, "early-stop", "5");
+    training_set(t, "plateau", "2");
+    training_set(t, "plateau-cooldown", "3");
+    training_set(t, "out", folder);
+    training_set(t, "resume", "auto");
+    for (uint64_t e = 0; e < sizeof after / sizeof after[0]; e++) {
+        char epochs[24];
+        snprintf(epochs, sizeof epochs, "%" PRIu64, e + 1);
+        training_set(t, "epochs", epochs);
+        training_must_run(t);
+        assert_int_equal(t->step_count, 1);
+        assert_true(fabs(t->result.last.val_loss - after[e].val_loss) < 1e-6);
+        const ls_progress now = progress_at(last);
+        assert_int_equal(now.best.epoch, after[e].best_epoch);
+        assert_int_equal(now.callbacks.stop_wait, after[e].stop_wait);
+        assert_int_equal(now.callbacks.plateau_wait, after[e].plateau_wait);
+        assert_int_equal(now.callbacks.plateau_cooldown, after[e].cooldown);
+        assert_int_equal(progress_at(best).last.epoch, after[e].best_epoch);
+    }
     training_destroy(t);
 }
 
@@ -344,6 +402,8 @@ int main(void)
         cmocka_unit_test(test_a_plateau_slows_down_then_cools),
         cmocka_unit_test(test_a_plateau_does_not_go_below_its_least_rate_but_a_schedule_may),
         cmocka_unit_test(test_what_was_counted_is_not_forgotten_by_a_restart),
+        cmocka_unit_test(
+            test_a_restart_between_any_two_epochs_forgets_neither_best_nor_waits),
         cmocka_unit_test(
             test_a_run_that_stopped_early_has_nothing_left_to_do_until_it_may_be_more_patient),
         cmocka_unit_test(test_the_result_is_the_best_epochs_whether_or_not_it_stopped_early),
