@@ -37,8 +37,8 @@ SOURCES = {
               "config_schedule config_value environment evaluate explain folder forward "
               "gradient_plan guard loss machine memory metrics model_describe model_init "
               "model_ops model_options model_parameters model_parse model_shapes model_words "
-              "normalize optimizer rank replica replica_layout resume rules schedule scores "
-              "state state_text step storage trainer"),
+              "nonfinite normalize optimizer rank replica replica_layout resume rules schedule "
+              "scores state state_text step storage trainer"),
     # without main.c, which is not part of the library
     "cli": ("bench bench_allreduce bench_exchange bench_kernel_run bench_kernels bench_step "
             "console contact_sheet data devices eval glyph ladder options predict report "

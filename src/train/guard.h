@@ -38,6 +38,19 @@ void ls_guard_begin(ls_rank *rank);
  * false: it is to end. */
 bool ls_guard_tolerates(ls_rank *rank);
 
+/* nonfinite.c: the loss of this step is not finite. LS_OK: tolerated.
+ * Collective. Errors: NONFINITE, naming the weight or the layer in which it began. */
+LS_MUST_USE ls_status ls_nonfinite_loss(ls_rank *rank);
+
+/* nonfinite.c: have the device look at the moving statistics that this step would commit; what it
+ * finds comes with the results. Async: on the compute stream. */
+LS_MUST_USE ls_status ls_nonfinite_look(ls_rank *rank);
+
+/* nonfinite.c: are the gradient and those statistics, as the results that were read last tell of
+ * them, good to update from? LS_OK: they are, or the failure is tolerated.
+ * Errors: NONFINITE, naming tensor and element. */
+LS_MUST_USE ls_status ls_nonfinite_check(ls_rank *rank);
+
 /* After a good update: keep a copy of the state, if the run is one that goes back. */
 LS_MUST_USE ls_status ls_guard_keep(ls_rank *rank);
 

@@ -3,8 +3,8 @@
  *
  * Internal to train/: trainer.c builds and frees a run, folder.c finds its folder and best.c the
  * file of its best epoch, machine.c makes what it runs on, memory.c looks whether that fits, rank.c
- * lives through it, step.c takes one step, guard.c sees to steps that are not finite, compare.c
- * compares the replicas, explain.c retells a step.
+ * lives through it, step.c takes one step, guard.c sees to steps that are not finite and
+ * nonfinite.c says where they are not, compare.c compares the replicas, explain.c retells a step.
  *
  * Thread rule: an ls_run is written before the ranks start and read-only while they run, but for
  * the fields that say otherwise. An ls_rank belongs to its thread.

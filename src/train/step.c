@@ -9,10 +9,8 @@
  * The sums of a bucket are exchanged as soon as the backward pass has completed it, while earlier
  * layers are still to come (in the last pass; with --accumulate the earlier ones only add). The
  * rows of batch normalisation cross ranks within a pass (ls_step_gather_rows). A step whose numbers
- * are not finite goes the way that guard.h says.
+ * are not finite goes the way that guard.h says; nonfinite.c finds out where they are not.
  */
-#include <float.h>
-#include <inttypes.h>
 #include <math.h>
 
 #include "train/explain.h"
@@ -127,116 +125,6 @@ static ls_status combine_sums(ls_rank *k)
     return LS_OK;
 }
 
-/* -- a value that is not finite stops the run, and says where it is ---------------------------- */
-
-static ls_status bad_weight(ls_rank *k)
-{
-    ls_replica *r = &k->replica;
-    const ls_model *model = &k->run->model;
-    for (int p = 0; p < model->parameter_count; p++) {
-        const ls_parameter *parameter = &model->parameter[p];
-        LS_TRY(ls_nonfinite(&r->compute, &(ls_nonfinite_args){
-            .count = parameter->count, .x = r->weights + parameter->begin,
-            .out = r->results.nonfinite }));
-        LS_TRY(ls_replica_read_results(r, k->run->group, "looking at the weights"));
-        if (r->results_host.nonfinite[0] != LS_ALL_FINITE)
-            return ls_fail(LS_ERR_NONFINITE, "the loss is %g: weights/%s holds a value that is not "
-                           "finite, element %" PRIu64, k->numbers.loss,
-                           parameter->name, r->results_host.nonfinite[0]);
-    }
-    return LS_OK;
-}
-
-/* Every rank looks at its own weights, then at its last pass's activations; whoever finds the cause
- * reports it. Does not return LS_OK. */
-static ls_status explain_nonfinite_loss(ls_rank *k)
-{
-    const ls_pass_input last = ls_replica_pass(&k->replica, k->replica.plan.pass_count - 1, 0);
-    int layer;
-    uint64_t element;
-    LS_TRY(bad_weight(k));
-    LS_TRY(ls_replica_find_nonfinite(&k->replica, last.samples, k->run->group, &layer, &element));
-    if (layer >= 0) {
-        const ls_layer *found = &k->run->model.layer[layer];
-        return ls_fail(LS_ERR_NONFINITE, "the loss is %g: the output of layer %s is the first that "
-                       "is not finite, sample %" PRIu64 " of this rank", k->numbers.loss,
-                       found->name, element / ls_shape_floats(found->out));
-    }
-    LS_TRY(ls_barrier_wait(k->run->group, k->rank, "the search for a value that is not finite"));
-    return ls_fail(LS_ERR_NONFINITE, "the loss is %g, while weights and layer outputs are finite: "
-                   "the loss itself overflowed; a smaller learning rate or scaled inputs may help",
-                   k->numbers.loss);
-}
-
-/* Does the optimizer square the gradient as it is? A clipped one is small. */
-static bool squares_gradient(const ls_config *config)
-{
-    return ls_optimizer_slot_count(config->optimizer) > 0
-           && config->optimizer != LS_OPTIMIZER_MOMENTUM
-           && config->optimizer != LS_OPTIMIZER_NESTEROV
-           && config->clip_value == 0 && config->clip_norm == 0 && config->clip_global_norm == 0;
-}
-
-/* The first trained parameter whose reduced gradient is not finite, or so large that the mean of
- * its square might not be, which would stop this weight for ever without a sign; or -1. */
-static int bad_gradient(const ls_rank *k)
-{
-    const ls_results *results = &k->replica.results_host;
-    const bool squares = squares_gradient(&k->run->config);
-    for (int p = 0; p < k->run->model.parameter_count; p++) {
-        if (k->run->rule[p].frozen) continue;
-        if (results->nonfinite[p] != LS_ALL_FINITE) return p;
-        if (squares && results->gradient_square[p] > (double)FLT_MAX) return p;
-    }
-    return -1;
-}
-
-/* Where the moving statistics would not be finite; LS_ALL_FINITE: nowhere. A batch whose variance
- * is infinite is normalised to finite numbers, so that the loss tells nothing. */
-static uint64_t bad_statistic(const ls_rank *k)
-{
-    const ls_model *model = &k->run->model;
-    if (model->statistic_floats == 0) return LS_ALL_FINITE;
-    return k->replica.results_host.nonfinite[model->parameter_count];
-}
-
-/* Have the device look for it. */
-static ls_status test_statistics(ls_rank *k)
-{
-    const ls_model *model = &k->run->model;
-    ls_replica *r = &k->replica;
-    if (model->statistic_floats == 0) return LS_OK;
-    return ls_nonfinite(&r->compute, &(ls_nonfinite_args){
-        .count = model->statistic_floats, .x = r->moved,
-        .out = r->results.nonfinite + model->parameter_count });
-}
-
-/* Does not return LS_OK. */
-static ls_status explain_statistic(const ls_rank *k, uint64_t at)
-{
-    const ls_parameter *statistic = k->run->model.statistic;
-    while (at >= statistic->begin + statistic->count) statistic++;
-    return ls_fail(LS_ERR_NONFINITE, "statistics/%s would not be finite, element %" PRIu64
-                   "; the loss was %g", statistic->name, at - statistic->begin, k->numbers.loss);
-}
-
-static ls_status check_gradients(ls_rank *k)
-{
-    const uint64_t at = bad_statistic(k);
-    if (at != LS_ALL_FINITE)
-        return ls_guard_tolerates(k) ? LS_OK : explain_statistic(k, at);
-    const int p = bad_gradient(k);
-    if (p < 0 || ls_guard_tolerates(k)) return LS_OK;
-    if (k->replica.results_host.nonfinite[p] == LS_ALL_FINITE)
-        return ls_fail(LS_ERR_NONFINITE, "the gradient of %s is %g long, too much for %s to square;"
-                       " the loss was %g", k->run->model.parameter[p].name,
-                       sqrt(k->replica.results_host.gradient_square[p]),
-                       ls_optimizer_name(k->run->config.optimizer), k->numbers.loss);
-    return ls_fail(LS_ERR_NONFINITE, "the gradient of %s is not finite, element %" PRIu64
-                   "; the loss was %g", k->run->model.parameter[p].name,
-                   k->replica.results_host.nonfinite[p], k->numbers.loss);
-}
-
 /* -- divide, once ------------------------------------------------------------------------------ */
 
 /* The loss, and the reduced gradient: divided by D and by the loss scale that it was formed with,
@@ -252,7 +140,7 @@ static ls_status divide(ls_rank *k)
     LS_TRY(ls_replica_regularizer(r, run->group, &n->regularizer));
     n->data_loss = n->skipped ? 0 : n->totals.loss / n->denominator;
     n->loss = n->data_loss + n->regularizer;
-    if (!isfinite(n->loss)) return ls_guard_tolerates(k) ? LS_OK : explain_nonfinite_loss(k);
+    if (!isfinite(n->loss)) return ls_nonfinite_loss(k);
     if (n->skipped) return LS_OK;
     n->scale = (float)(1 / (n->denominator * k->progress.guard.loss_scale));
     LS_TRY(ls_gradient_finish(&r->compute, &(ls_gradient_finish_args){
@@ -262,12 +150,12 @@ static ls_status divide(ls_rank *k)
         .g = r->gradients + (size_t)r->plan.final_slot[0] * run->model.arena_floats,
         .square_sum = r->results.gradient_square,
         .nonfinite = r->results.nonfinite }));
-    LS_TRY(test_statistics(k));
+    LS_TRY(ls_nonfinite_look(k));
     LS_TRY(ls_replica_read_results(r, run->group, "finishing the gradient"));
     n->grad_norm = ls_trained_norm(run->rule, r->results_host.gradient_square,
                                    run->model.parameter_count);
     k->line.update += lap(&mark);
-    return check_gradients(k);
+    return ls_nonfinite_check(k);
 }
 
 /* -- the same update on every replica ---------------------------------------------------------- */

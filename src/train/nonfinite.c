@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+/* nonfinite.c -- a value that is not finite fails the step, or stops the run and says where it is.
+ *
+ * guard.h says which numbers a step is tested on and what a failure leads to; this file tests them,
+ * and where the run is to end it looks for the cause as far upstream as it can see: weights before
+ * layer outputs, layer outputs before the loss, statistics before gradients. The first two are not
+ * equal on all ranks (each looks at its own samples), so whoever finds something reports it; the
+ * rest is.
+ *
+ * Thread rule: an ls_rank belongs to its thread.
+ */
+#include <float.h>
+#include <inttypes.h>
+#include <math.h>
+
+#include "train/guard.h"
+
+/* -- the loss ---------------------------------------------------------------------------------- */
+
+/* LS_OK: this rank's weights are finite. */
+static ls_status search_weights(ls_rank *k)
+{
+    ls_replica *r = &k->replica;
+    const ls_model *model = &k->run->model;
+    for (int p = 0; p < model->parameter_count; p++) {
+        const ls_parameter *parameter = &model->parameter[p];
+        LS_TRY(ls_nonfinite(&r->compute, &(ls_nonfinite_args){
+            .count = parameter->count, .x = r->weights + parameter->begin,
+            .out = r->results.nonfinite }));
+        LS_TRY(ls_replica_read_results(r, k->run->group, "looking at the weights"));
+        if (r->results_host.nonfinite[0] != LS_ALL_FINITE)
+            return ls_fail(LS_ERR_NONFINITE, "the loss is %g: weights/%s holds a value that is not "
+                           "finite, element %" PRIu64, k->numbers.loss,
+                           parameter->name, r->results_host.nonfinite[0]);
+    }
+    return LS_OK;
+}
+
+/* Every rank looks at its own weights, then at its last pass's activations; whoever finds the cause
+ * reports it. Does not return LS_OK. */
+static ls_status explain_loss(ls_rank *k)
+{
+    const ls_pass_input last = ls_replica_pass(&k->replica, k->replica.plan.pass_count - 1, 0);
+    int layer;
+    uint64_t element;
+    LS_TRY(search_weights(k));
+    LS_TRY(ls_replica_find_nonfinite(&k->replica, last.samples, k->run->group, &layer, &element));
+    if (layer >= 0) {
+        const ls_layer *found = &k->run->model.layer[layer];
+        return ls_fail(LS_ERR_NONFINITE, "the loss is %g: the output of layer %s is the first that "
+                       "is not finite, sample %" PRIu64 " of this rank", k->numbers.loss,
+                       found->name, element / ls_shape_floats(found->out));
+    }
+    LS_TRY(ls_barrier_wait(k->run->group, k->rank, "the search for a value that is not finite"));
+    return ls_fail(LS_ERR_NONFINITE, "the loss is %g, while weights and layer outputs are finite: "
+                   "the loss itself overflowed; a smaller learning rate or scaled inputs may help",
+                   k->numbers.loss);
+}
+
+ls_status ls_nonfinite_loss(ls_rank *k)
+{
+    return ls_guard_tolerates(k) ? LS_OK : explain_loss(k);
+}
+
+/* -- gradients and statistics ------------------------------------------------------------------ */
+
+/* Does the optimizer square the gradient as it is? A clipped one is small. */
+static bool squares_gradient(const ls_config *config)
+{
+    return ls_optimizer_slot_count(config->optimizer) > 0
+           && config->optimizer != LS_OPTIMIZER_MOMENTUM
+           && config->optimizer != LS_OPTIMIZER_NESTEROV
+           && config->clip_value == 0 && config->clip_norm == 0 && config->clip_global_norm == 0;
+}
+
+/* The first trained parameter whose reduced gradient is not finite, or so large that the mean of
+ * its square might not be, which would stop this weight for ever without a sign; or -1. */
+static int bad_gradient(const ls_rank *k)
+{
+    const ls_results *results = &k->replica.results_host;
+    const bool squares = squares_gradient(&k->run->config);
+    for (int p = 0; p < k->run->model.parameter_count; p++) {
+        if (k->run->rule[p].frozen) continue;
+        if (results->nonfinite[p] != LS_ALL_FINITE) return p;
+        if (squares && results->gradient_square[p] > (double)FLT_MAX) return p;
+    }
+    return -1;
+}
+
+/* Where the moving statistics would not be finite; LS_ALL_FINITE: nowhere. A batch whose variance
+ * is infinite is normalised to finite numbers, so that the loss tells nothing. */
+static uint64_t bad_statistic(const ls_rank *k)
+{
+    const ls_model *model = &k->run->model;
+    if (model->statistic_floats == 0) return LS_ALL_FINITE;
+    return k->replica.results_host.nonfinite[model->parameter_count];
+}
+
+/* Does not return LS_OK. */
+static ls_status explain_statistic(const ls_rank *k, uint64_t at)
+{
+    const ls_parameter *statistic = k->run->model.statistic;
+    while (at >= statistic->begin + statistic->count) statistic++;
+    return ls_fail(LS_ERR_NONFINITE, "statistics/%s would not be finite, element %" PRIu64
+                   "; the loss was %g", statistic->name, at - statistic->begin, k->numbers.loss);
+}
+
+ls_status ls_nonfinite_look(ls_rank *k)
+{
+    const ls_model *model = &k->run->model;
+    ls_replica *r = &k->replica;
+    if (model->statistic_floats == 0) return LS_OK;
+    return ls_nonfinite(&r->compute, &(ls_nonfinite_args){
+        .count = model->statistic_floats, .x = r->moved,
+        .out = r->results.nonfinite + model->parameter_count });
+}
+
+ls_status ls_nonfinite_check(ls_rank *k)
+{
+    const uint64_t at = bad_statistic(k);
+    if (at != LS_ALL_FINITE)
+        return ls_guard_tolerates(k) ? LS_OK : explain_statistic(k, at);
+    const int p = bad_gradient(k);
+    if (p < 0 || ls_guard_tolerates(k)) return LS_OK;
+    if (k->replica.results_host.nonfinite[p] == LS_ALL_FINITE)
+        return ls_fail(LS_ERR_NONFINITE, "the gradient of %s is %g long, too much for %s to square;"
+                       " the loss was %g", k->run->model.parameter[p].name,
+                       sqrt(k->replica.results_host.gradient_square[p]),
+                       ls_optimizer_name(k->run->config.optimizer), k->numbers.loss);
+    return ls_fail(LS_ERR_NONFINITE, "the gradient of %s is not finite, element %" PRIu64
+                   "; the loss was %g", k->run->model.parameter[p].name,
+                   k->replica.results_host.nonfinite[p], k->numbers.loss);
+}
