@@ -15,6 +15,13 @@
  *   ls_vec_fma(a, b, c)             a * b + c, rounded once
  *   ls_vec_add(a, b)  ls_vec_mul(a, b)   a + b, a * b
  *   ls_vec_relu(v)                  v <= 0 ? 0 : v, so a NaN passes
+ *   ls_mask                         yes or no for every lane
+ *   ls_vec_positive(v)              v > 0
+ *   ls_vec_replaces(x, m)           x > m, or x is a NaN
+ *   ls_vec_select(mask, a, b)       a where the mask says yes, else b
+ *   ls_bytes                        a byte for every lane
+ *   ls_bytes_set(b)  ls_bytes_load(p)  ls_bytes_store(p, v)   LS_LANES bytes, any alignment
+ *   ls_bytes_select(mask, a, b)  ls_bytes_equal(a, b)         as of vector words; a mask
  *   ls_vec_transpose(v)             v[LS_LANES], in place: lane j of v[i] <-> lane i of v[j]
  *   LS_TILE_ROWS  LS_TILE_VECTORS   the micro-kernel's tile (tile.h): rows, vector words across
  *   LS_TILE_ROW_COUNTS(X)           X(1) X(2) ... X(LS_TILE_ROWS)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* pool.c -- host: max and average pooling and their gradients, vectorised over channels.
  *
- * NHWC keeps the channels of a place together, so a window is scanned place by place, each step a
- * loop over up to 64 channels with the largest values and their places beside each other. Selects
- * as in reference/pool.c: the scan starts with the window's first valid element, whichever it is.
+ * NHWC keeps the channels of a place together, so a window is scanned for a word of channels at a
+ * time, with the largest values and their places in registers. Selects as in reference/pool.c. The
+ * scan begins with the window's first valid element as the largest, and meeting it again changes
+ * nothing. Whole windows of 2 x 2, the usual ones, have the loops over a window unrolled.
  *
  * Gradient: where windows do not overlap, an input belongs to one output at most. Then every place
  * of a window is written once, chosen or +0, and bands of rows under different output rows are
@@ -18,6 +19,9 @@
 
 #include "kernels/host/host.h"
 #include "kernels/host/ranges.h"
+#include LS_SIMD
+
+#define INLINE static inline __attribute__((always_inline)) /* with its constants, into the loop */
 
 enum { CHANNELS = 64, GRAIN = 32768 };
 
@@ -28,7 +32,7 @@ typedef struct {
     size_t place;
 } window;
 
-static window window_at(const ls_pool_shape *s, size_t oh, size_t ow)
+static inline window window_at(const ls_pool_shape *s, size_t oh, size_t ow)
 {
     const size_t top = oh * s->stride_height, left = ow * s->stride_width;
     window v;
@@ -41,32 +45,86 @@ static window window_at(const ls_pool_shape *s, size_t oh, size_t ow)
     return v;
 }
 
-/* One window for `count` <= CHANNELS channels; x is its first valid place's first channel. */
-static void pool_window(const ls_pool_shape *s, window v, const float *x, size_t count, float *y,
-                        uint8_t *place)
+static inline bool is_whole_square(const ls_pool_shape *s, window v)
 {
-    float m[CHANNELS];
-    int32_t p[CHANNELS];
-    const int32_t first = (int32_t)(v.row * s->window_width + v.column);
-    for (size_t c = 0; c < count; c++) {
-        m[c] = x[c];
-        p[c] = first;
+    return s->window_height == 2 && s->window_width == 2 && v.row == 0 && v.row_end == 2 &&
+           v.column == 0 && v.column_end == 2;
+}
+
+static const window square = { .row_end = 2, .column_end = 2 };
+
+INLINE ls_vec load(const float *p, size_t lanes)
+{
+    return lanes < LS_LANES ? ls_vec_load_part(p, lanes) : ls_vec_load(p);
+}
+
+INLINE void store(float *p, ls_vec v, size_t lanes)
+{
+    if (lanes < LS_LANES) {
+        ls_vec_store_part(p, v, lanes);
+    } else {
+        ls_vec_store(p, v);
     }
+}
+
+INLINE ls_bytes load_bytes(const uint8_t *p, size_t lanes)
+{
+    uint8_t all[LS_LANES] = { 0 };
+    if (lanes == LS_LANES) return ls_bytes_load(p);
+    memcpy(all, p, lanes);
+    return ls_bytes_load(all);
+}
+
+INLINE void store_bytes(uint8_t *p, ls_bytes v, size_t lanes)
+{
+    uint8_t all[LS_LANES];
+    if (lanes == LS_LANES) {
+        ls_bytes_store(p, v);
+    } else {
+        ls_bytes_store(all, v);
+        memcpy(p, all, lanes);
+    }
+}
+
+/* -- max pooling ------------------------------------------------------------------------------- */
+
+/* What the functions of a window know about all windows of a tensor: floats from a place to the
+ * next one below and beside it, and places in a window's row. */
+typedef struct {
+    size_t below, beside, window_width;
+} steps;
+
+static steps steps_of(const ls_pool_shape *s)
+{
+    return (steps){ s->width * s->channels, s->channels, s->window_width };
+}
+
+/* One window for a word of channels; x is its first valid place's first channel. */
+INLINE void pool_word(steps step, window v, const float *x, size_t lanes, float *y, uint8_t *place)
+{
+    ls_vec largest = load(x, lanes);
+    ls_bytes stood = ls_bytes_set((int)(v.row * step.window_width + v.column));
     for (size_t i = v.row; i < v.row_end; i++) {
         for (size_t j = v.column; j < v.column_end; j++) {
-            const float *at = x + ((i - v.row) * s->width + (j - v.column)) * s->channels;
-            const int32_t here = (int32_t)(i * s->window_width + j);
-            for (size_t c = 0; c < count; c++) {
-                const int32_t replaces = (here != first) & ((at[c] > m[c]) | (at[c] != at[c]));
-                m[c] = replaces ? at[c] : m[c];
-                p[c] = replaces ? here : p[c];
-            }
+            const ls_vec met =
+                load(x + (i - v.row) * step.below + (j - v.column) * step.beside, lanes);
+            const ls_mask replaces = ls_vec_replaces(met, largest);
+            largest = ls_vec_select(replaces, met, largest);
+            stood = ls_bytes_select(replaces, ls_bytes_set((int)(i * step.window_width + j)),
+                                    stood);
         }
     }
-    for (size_t c = 0; c < count; c++) {
-        y[c] = m[c];
-        place[c] = (uint8_t)p[c];
+    store(y, largest, lanes);
+    store_bytes(place, stood, lanes);
+}
+
+INLINE void pool_window(steps step, window v, const float *x, float *y, uint8_t *place)
+{
+    size_t c = 0;
+    for (; c + LS_LANES <= step.beside; c += LS_LANES) {
+        pool_word(step, v, x + c, LS_LANES, y + c, place + c);
     }
+    if (c < step.beside) pool_word(step, v, x + c, step.beside - c, y + c, place + c);
 }
 
 /* Output rows [begin, end), counted through all samples. */
@@ -75,16 +133,17 @@ static void pool_rows(const void *args_, size_t begin, size_t end, int thread)
     (void)thread;
     const ls_max_pool_args *args = args_;
     const ls_pool_shape *s = &args->shape;
+    const steps step = steps_of(s), square_step = { step.below, step.beside, 2 };
     for (size_t row = begin; row < end; row++) {
-        const float *x = args->x + row / s->out_height * s->height * s->width * s->channels;
-        for (size_t ow = 0; ow < s->out_width; ow++) {
-            const window v = window_at(s, row % s->out_height, ow);
-            const size_t out = (row * s->out_width + ow) * s->channels;
-            for (size_t c = 0; c < s->channels; c += CHANNELS) {
-                const size_t left = s->channels - c;
-                pool_window(s, v, x + v.place * s->channels + c, left < CHANNELS ? left : CHANNELS,
-                            args->y + out + c, args->place + out + c);
-            }
+        const size_t oh = row % s->out_height;
+        const float *x = args->x + row / s->out_height * s->height * step.below;
+        float *y = args->y + row * s->out_width * s->channels;
+        uint8_t *place = args->place + row * s->out_width * s->channels;
+        for (size_t ow = 0; ow < s->out_width; ow++, y += s->channels, place += s->channels) {
+            const window v = window_at(s, oh, ow);
+            const float *first = x + v.place * s->channels;
+            if (is_whole_square(s, v)) pool_window(square_step, square, first, y, place);
+            else pool_window(step, v, first, y, place);
         }
     }
 }
@@ -102,41 +161,62 @@ ls_status LS_HOST(max_pool)(ls_stream *stream, const ls_max_pool_args *args)
     return LS_OK;
 }
 
+/* An output's gradient, a word of channels of it, to its window: `dx` gets it where it was chosen
+ * and +0 elsewhere, or has that added. */
+INLINE void give_word(steps step, window v, bool adds, const float *dy, const uint8_t *place,
+                      size_t lanes, float *dx)
+{
+    /* Stored, it is a chain of one term: -0 becomes +0. */
+    const ls_vec zero = ls_vec_zero(), gradient = ls_vec_add(load(dy, lanes), zero);
+    const ls_bytes chosen = load_bytes(place, lanes);
+    for (size_t i = v.row; i < v.row_end; i++) {
+        for (size_t j = v.column; j < v.column_end; j++) {
+            float *to = dx + (i - v.row) * step.below + (j - v.column) * step.beside;
+            const ls_mask here =
+                ls_bytes_equal(chosen, ls_bytes_set((int)(i * step.window_width + j)));
+            const ls_vec part = ls_vec_select(here, gradient, zero);
+            store(to, adds ? ls_vec_add(load(to, lanes), part) : part, lanes);
+        }
+    }
+}
+
+INLINE void give_window(steps step, window v, bool adds, const float *dy, const uint8_t *place,
+                        float *dx)
+{
+    size_t c = 0;
+    for (; c + LS_LANES <= step.beside; c += LS_LANES) {
+        give_word(step, v, adds, dy + c, place + c, LS_LANES, dx + c);
+    }
+    if (c < step.beside) give_word(step, v, adds, dy + c, place + c, step.beside - c, dx + c);
+}
+
 /* Windows apart: the input rows under output rows [begin, end), counted through all samples. */
 static void gradient_rows(const void *args_, size_t begin, size_t end, int thread)
 {
     (void)thread;
     const ls_max_pool_gradient_args *args = args_;
     const ls_pool_shape *s = &args->shape;
-    const size_t C = s->channels;
+    const steps step = steps_of(s), square_step = { step.below, step.beside, 2 };
     const bool gaps = s->stride_height > s->window_height || s->stride_width > s->window_width ||
                       s->out_width * s->stride_width != s->width ||
                       s->out_height * s->stride_height != s->height || s->pad_top > 0 ||
                       s->pad_left > 0;
     for (size_t row = begin; row < end; row++) {
         const size_t oh = row % s->out_height;
-        float *dx = args->dx + row / s->out_height * s->height * s->width * C;
+        float *dx = args->dx + row / s->out_height * s->height * step.below;
         if (gaps) { /* what no window covers is +0; the first and last band go to the border */
             const size_t top = oh == 0 ? 0 : oh * s->stride_height - s->pad_top;
             const size_t below = (oh + 1) * s->stride_height - s->pad_top;
             const size_t bottom = oh + 1 == s->out_height ? s->height : below;
-            memset(dx + top * s->width * C, 0, (bottom - top) * s->width * C * sizeof *dx);
+            memset(dx + top * step.below, 0, (bottom - top) * step.below * sizeof *dx);
         }
-        for (size_t ow = 0; ow < s->out_width; ow++) {
+        const float *dy = args->dy + row * s->out_width * s->channels;
+        const uint8_t *place = args->place + row * s->out_width * s->channels;
+        for (size_t ow = 0; ow < s->out_width; ow++, dy += s->channels, place += s->channels) {
             const window v = window_at(s, oh, ow);
-            const float *restrict dy = args->dy + (row * s->out_width + ow) * C;
-            const uint8_t *restrict place = args->place + (row * s->out_width + ow) * C;
-            for (size_t i = v.row; i < v.row_end; i++) {
-                for (size_t j = v.column; j < v.column_end; j++) {
-                    float *restrict to =
-                        dx + (v.place + (i - v.row) * s->width + (j - v.column)) * C;
-                    const int32_t here = (int32_t)(i * s->window_width + j);
-                    for (size_t c = 0; c < C; c++) {
-                        const float gradient = dy[c] + 0.0f; /* a chain of one: -0 becomes +0 */
-                        to[c] = (int32_t)place[c] == here ? gradient : 0.0f;
-                    }
-                }
-            }
+            float *first = dx + v.place * s->channels;
+            if (is_whole_square(s, v)) give_window(square_step, square, false, dy, place, first);
+            else give_window(step, v, false, dy, place, first);
         }
     }
 }
@@ -147,25 +227,16 @@ static void gradient_samples(const void *args_, size_t begin, size_t end, int th
     (void)thread;
     const ls_max_pool_gradient_args *args = args_;
     const ls_pool_shape *s = &args->shape;
-    const size_t C = s->channels, outputs = s->out_height * s->out_width;
+    const steps step = steps_of(s);
+    const size_t outputs = s->out_height * s->out_width;
     for (size_t n = begin; n < end; n++) {
-        float *dx = args->dx + n * s->height * s->width * C;
-        memset(dx, 0, s->height * s->width * C * sizeof *dx);
+        float *dx = args->dx + n * s->height * step.below;
+        memset(dx, 0, s->height * step.below * sizeof *dx);
         for (size_t o = 0; o < outputs; o++) {
             const window v = window_at(s, o / s->out_width, o % s->out_width);
-            const float *restrict dy = args->dy + (n * outputs + o) * C;
-            const uint8_t *restrict place = args->place + (n * outputs + o) * C;
-            for (size_t i = v.row; i < v.row_end; i++) {
-                for (size_t j = v.column; j < v.column_end; j++) {
-                    float *restrict to =
-                        dx + (v.place + (i - v.row) * s->width + (j - v.column)) * C;
-                    const int32_t here = (int32_t)(i * s->window_width + j);
-                    for (size_t c = 0; c < C; c++) {
-                        const float gradient = dy[c];
-                        to[c] += (int32_t)place[c] == here ? gradient : 0.0f;
-                    }
-                }
-            }
+            const size_t at = (n * outputs + o) * s->channels;
+            give_window(step, v, true, args->dy + at, args->place + at,
+                        dx + v.place * s->channels);
         }
     }
 }

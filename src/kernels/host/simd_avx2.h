@@ -9,6 +9,7 @@
 
 #include <immintrin.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum { LS_LANES = 8, LS_TILE_ROWS = 6, LS_TILE_VECTORS = 2 };
 #define LS_TILE_ROW_COUNTS(X) X(1) X(2) X(3) X(4) X(5) X(6)
@@ -44,6 +45,47 @@ static inline ls_vec ls_vec_mul(ls_vec a, ls_vec b) { return _mm256_mul_ps(a, b)
 static inline ls_vec ls_vec_relu(ls_vec v)
 {
     return _mm256_andnot_ps(_mm256_cmp_ps(v, _mm256_setzero_ps(), _CMP_LE_OQ), v);
+}
+
+typedef __m256i ls_mask; /* all ones: yes */
+
+static inline ls_mask ls_vec_positive(ls_vec v)
+{
+    return _mm256_castps_si256(_mm256_cmp_ps(v, _mm256_setzero_ps(), _CMP_GT_OQ));
+}
+
+static inline ls_mask ls_vec_replaces(ls_vec x, ls_vec m)
+{
+    return _mm256_castps_si256(_mm256_or_ps(_mm256_cmp_ps(x, m, _CMP_GT_OQ),
+                                            _mm256_cmp_ps(x, x, _CMP_UNORD_Q)));
+}
+
+static inline ls_vec ls_vec_select(ls_mask mask, ls_vec a, ls_vec b)
+{
+    return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(mask));
+}
+
+typedef __m256i ls_bytes; /* the lowest of each 32 bits, the others 0 */
+
+static inline ls_bytes ls_bytes_set(int b) { return _mm256_set1_epi32(b); }
+
+static inline ls_bytes ls_bytes_load(const uint8_t *p)
+{
+    return _mm256_cvtepu8_epi32(_mm_loadu_si64(p));
+}
+
+static inline void ls_bytes_store(uint8_t *p, ls_bytes v)
+{
+    const __m128i half = _mm_packus_epi32(_mm256_castsi256_si128(v),
+                                          _mm256_extracti128_si256(v, 1));
+    _mm_storeu_si64(p, _mm_packus_epi16(half, half));
+}
+
+static inline ls_mask ls_bytes_equal(ls_bytes a, ls_bytes b) { return _mm256_cmpeq_epi32(a, b); }
+
+static inline ls_bytes ls_bytes_select(ls_mask mask, ls_bytes a, ls_bytes b)
+{
+    return _mm256_blendv_epi8(b, a, mask);
 }
 
 /* 2 x 2 corners of pairs, then of quarters, then of halves. */

@@ -9,6 +9,7 @@
 
 #include <immintrin.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum { LS_LANES = 16, LS_TILE_ROWS = 14, LS_TILE_VECTORS = 2 };
 #define LS_TILE_ROW_COUNTS(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) \
@@ -41,6 +42,36 @@ static inline ls_vec ls_vec_mul(ls_vec a, ls_vec b) { return _mm512_mul_ps(a, b)
 static inline ls_vec ls_vec_relu(ls_vec v)
 {
     return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_NLE_UQ), v);
+}
+
+typedef __mmask16 ls_mask;
+
+static inline ls_mask ls_vec_positive(ls_vec v)
+{
+    return _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_GT_OQ);
+}
+
+static inline ls_mask ls_vec_replaces(ls_vec x, ls_vec m)
+{
+    return _kor_mask16(_mm512_cmp_ps_mask(x, m, _CMP_GT_OQ),
+                       _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q));
+}
+
+static inline ls_vec ls_vec_select(ls_mask mask, ls_vec a, ls_vec b)
+{
+    return _mm512_mask_mov_ps(b, mask, a);
+}
+
+typedef __m128i ls_bytes;
+
+static inline ls_bytes ls_bytes_set(int b) { return _mm_set1_epi8((char)b); }
+static inline ls_bytes ls_bytes_load(const uint8_t *p) { return _mm_loadu_epi8(p); }
+static inline void ls_bytes_store(uint8_t *p, ls_bytes v) { _mm_storeu_epi8(p, v); }
+static inline ls_mask ls_bytes_equal(ls_bytes a, ls_bytes b) { return _mm_cmpeq_epi8_mask(a, b); }
+
+static inline ls_bytes ls_bytes_select(ls_mask mask, ls_bytes a, ls_bytes b)
+{
+    return _mm_mask_mov_epi8(b, mask, a);
 }
 
 /* 2 x 2 corners of pairs, then of quarters, eighths and halves. */

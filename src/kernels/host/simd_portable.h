@@ -16,7 +16,9 @@ enum { LS_LANES = 4, LS_TILE_ROWS = 4, LS_TILE_VECTORS = 1 };
 #define LS_TILE_ROW_COUNTS(X) X(1) X(2) X(3) X(4)
 
 typedef float ls_vec __attribute__((vector_size(16)));
-typedef int32_t ls_mask __attribute__((vector_size(16)));
+typedef int32_t ls_mask __attribute__((vector_size(16))); /* -1: yes */
+typedef int32_t ls_bytes __attribute__((vector_size(16)));
+typedef uint8_t ls_four_bytes __attribute__((vector_size(4)));
 
 static inline ls_vec ls_vec_zero(void) { return (ls_vec){0.0f, 0.0f, 0.0f, 0.0f}; }
 static inline ls_vec ls_vec_set(float x) { return (ls_vec){x, x, x, x}; }
@@ -105,6 +107,34 @@ static inline ls_vec ls_vec_relu(ls_vec v)
     memcpy(&v, &bits, sizeof v);
     return v;
 }
+
+static inline ls_mask ls_vec_positive(ls_vec v) { return v > ls_vec_zero(); }
+static inline ls_mask ls_vec_replaces(ls_vec x, ls_vec m) { return (x > m) | (x != x); }
+
+static inline ls_bytes ls_bytes_select(ls_mask mask, ls_bytes a, ls_bytes b)
+{
+    return (a & mask) | (b & ~mask);
+}
+
+static inline ls_vec ls_vec_select(ls_mask mask, ls_vec a, ls_vec b)
+{
+    return (ls_vec)ls_bytes_select(mask, (ls_bytes)a, (ls_bytes)b);
+}
+
+static inline ls_bytes ls_bytes_set(int b) { return (ls_bytes){b, b, b, b}; }
+
+static inline ls_bytes ls_bytes_load(const uint8_t *p)
+{
+    return (ls_bytes){p[0], p[1], p[2], p[3]};
+}
+
+static inline void ls_bytes_store(uint8_t *p, ls_bytes v)
+{
+    const ls_four_bytes low = __builtin_convertvector(v, ls_four_bytes);
+    memcpy(p, &low, sizeof low);
+}
+
+static inline ls_mask ls_bytes_equal(ls_bytes a, ls_bytes b) { return a == b; }
 
 static inline void ls_vec_transpose(ls_vec *v)
 {
