@@ -23,7 +23,7 @@ import sys
 
 # -- sources: src/<folder>/<name>.c ------------------------------------------------------------
 SOURCES = {
-    "": "crc32c nearest page pool sha256 status thread wait",
+    "": "crc32c nearest page planes pool sha256 status thread wait",
     "device": "device host host_room paper pcie ring_order topology",
     "kernels": "arena batchnorm check elementwise fold kernels loss row_merge",
     "kernels/reference": ("activation arena batch_sum batchnorm conv decode dropout format16 gemm "
@@ -48,10 +48,10 @@ SOURCES = {
 HOST_KERNELS = ("activation arena batch_sum batchnorm batchnorm_sums conv decode dropout "
                 "format16 gemm loss patch peak pool product table tensors tile weight_gradient "
                 "whole")
-# A build links one of these: what chooses the table at run time, and the sets it chooses among.
+# A build links one of these: what chooses at run time, and the sets of kernels it chooses among.
 HOST_TABLES = {
-    "x86_64": ("cpu", ["portable", "avx2", "avx512"]),
-    "portable": ("cpu_portable", ["portable"]),
+    "x86_64": (["kernels/host/cpu", "cpu_bytes_x86_64"], ["portable", "avx2", "avx512"]),
+    "portable": (["kernels/host/cpu_portable", "cpu_bytes_portable"], ["portable"]),
 }
 # A build links one of these as well: the CUDA backend, or what says that there is none.
 GPU_SOURCES = {
@@ -100,9 +100,9 @@ TESTS = ("test_activation test_all_reduce test_arena test_augment test_batch_sum
          "test_gemm test_gradient_plan test_gradients test_guard test_idx test_json test_kernels "
          "test_late_streams test_link test_loss test_memory test_metrics test_model "
          "test_model_graph test_nearest test_network_gradients test_normalize test_npy "
-         "test_numerics test_optimizer test_pcie test_pipeline test_png test_pool test_protocol "
-         "test_residual test_resume test_ring test_ring_order test_run_folder test_sampler "
-         "test_schedule test_semantics test_sha256 test_shard_sums test_status test_tensors "
+         "test_numerics test_optimizer test_pcie test_pipeline test_planes test_png test_pool "
+         "test_protocol test_residual test_resume test_ring test_ring_order test_run_folder "
+         "test_sampler test_schedule test_semantics test_sha256 test_shard_sums test_status test_tensors "
          "test_thread test_topology test_tree test_unused "
          "test_vgpu_driver test_vgpu_launch test_vgpu_order test_vgpu_ptx test_weights test_whole")
 # check only: whole trainings, too slow under a sanitizer
@@ -257,11 +257,12 @@ def library(p, out):
                             [f"src/kernels/host/{name}.c"],
                             more=f"$isa_{isa} -DLS_ISA={isa} "
                                  f"-DLS_SIMD='\"kernels/host/simd_{isa}.h\"'"))
-    for table, (cpu, isas) in HOST_TABLES.items():
-        cpu = f"{obj}/kernels/host/{cpu}"
-        out.append(edge(f"{cpu}.o", f"cc_{p}", [cpu.replace(obj, "src") + ".c"]))
+    for table, (choosers, isas) in HOST_TABLES.items():
         host = [f"{obj}/kernels/host/{i}/{n}.o" for i in isas for n in HOST_KERNELS.split()]
-        out.append(edge(f"build/{p}/libhost_{table}.a", "ar", host + [f"{cpu}.o"]))
+        for stem in choosers:
+            out.append(edge(f"{obj}/{stem}.o", f"cc_{p}", [f"src/{stem}.c"]))
+            host.append(f"{obj}/{stem}.o")
+        out.append(edge(f"build/{p}/libhost_{table}.a", "ar", host))
     out.append(edge(f"build/{p}/liblockstep.a", "ar", objects))
 
 

@@ -7,8 +7,11 @@
  * the schedule and the constants into eight registers, which are added to the state. The digest is
  * the state, big-endian. All arithmetic is modulo 2^32.
  *
+ * Mixing blocks is all that takes time, and CPUs have instructions for it: ls_sha256_mix below is
+ * the plain form, cpu_bytes.h has others, and init takes the fastest that this CPU runs.
+ *
  * The state starts as the first 32 bits of the fractional parts of the square roots of the first 8
- * primes; constant[t] are those of the cube roots of the first 64.
+ * primes; ls_sha256_constant[t] are those of the cube roots of the first 64.
  *
  * Source: NIST, FIPS PUB 180-4, "Secure Hash Standard" (2015), sections 4.1.2, 5.1.1 and 6.2.
  */
@@ -16,7 +19,7 @@
 
 #include <string.h>
 
-static const uint32_t constant[64] = {
+const uint32_t ls_sha256_constant[64] = {
     0x428a2f98u, 0x71374491u, 0xb5c0fbcfu, 0xe9b5dba5u, 0x3956c25bu, 0x59f111f1u,
     0x923f82a4u, 0xab1c5ed5u, 0xd807aa98u, 0x12835b01u, 0x243185beu, 0x550c7dc3u,
     0x72be5d74u, 0x80deb1feu, 0x9bdc06a7u, 0xc19bf174u, 0xe49b69c1u, 0xefbe4786u,
@@ -50,7 +53,7 @@ static void schedule(const unsigned char *block, uint32_t w[64])
 }
 
 /* Mix one block of 64 bytes into the state. The registers have the standard's names. */
-static void mix(uint32_t state[8], const unsigned char *block)
+static void mix_block(uint32_t state[8], const unsigned char *block)
 {
     uint32_t w[64];
     uint32_t a = state[0], b = state[1], c = state[2], d = state[3];
@@ -59,7 +62,7 @@ static void mix(uint32_t state[8], const unsigned char *block)
     for (int t = 0; t < 64; t++) {
         const uint32_t sum1 = rotate_right(e, 6) ^ rotate_right(e, 11) ^ rotate_right(e, 25);
         const uint32_t choice = (e & f) ^ (~e & g);
-        const uint32_t t1 = h + sum1 + choice + constant[t] + w[t];
+        const uint32_t t1 = h + sum1 + choice + ls_sha256_constant[t] + w[t];
         const uint32_t sum0 = rotate_right(a, 2) ^ rotate_right(a, 13) ^ rotate_right(a, 22);
         const uint32_t majority = (a & b) ^ (a & c) ^ (b & c);
         h = g, g = f, f = e, e = d + t1;
@@ -69,9 +72,15 @@ static void mix(uint32_t state[8], const unsigned char *block)
     for (int i = 0; i < 8; i++) state[i] += mixed[i];
 }
 
+void ls_sha256_mix(uint32_t state[8], const unsigned char *block, size_t block_count)
+{
+    for (size_t i = 0; i < block_count; i++) mix_block(state, block + 64 * i);
+}
+
 void ls_sha256_init(ls_sha256 *sha)
 {
-    *sha = (ls_sha256){ .state = { 0x6a09e667u, 0xbb67ae85u, 0x3c6ef372u, 0xa54ff53au,
+    *sha = (ls_sha256){ .mix = ls_sha256_mix_here(),
+                        .state = { 0x6a09e667u, 0xbb67ae85u, 0x3c6ef372u, 0xa54ff53au,
                                    0x510e527fu, 0x9b05688cu, 0x1f83d9abu, 0x5be0cd19u } };
 }
 
@@ -87,10 +96,10 @@ void ls_sha256_update(ls_sha256 *sha, const void *data, size_t bytes)
         p += part;
         bytes -= part;
         if (held + part < 64) return;
-        mix(sha->state, sha->block);
+        sha->mix(sha->state, sha->block, 1);
     }
-    for (; bytes >= 64; bytes -= 64, p += 64) mix(sha->state, p);
-    memcpy(sha->block, p, bytes);
+    sha->mix(sha->state, p, bytes / 64);
+    memcpy(sha->block, p + bytes / 64 * 64, bytes % 64);
 }
 
 void ls_sha256_final_hex(ls_sha256 *sha, char out[65])

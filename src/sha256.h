@@ -14,7 +14,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cpu_bytes.h"
+
 typedef struct ls_sha256 {
+    ls_sha256_mix_fn *mix;   /* what init chose for this CPU */
     uint32_t state[8];
     uint64_t byte_count;     /* taken so far */
     unsigned char block[64]; /* the last byte_count % 64 of them, not yet mixed in */

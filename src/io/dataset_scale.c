@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cpu_bytes.h"
 #include "io/dataset_internal.h"
 #include "numerics.h"
 
@@ -258,6 +259,10 @@ static void read_bytes(const ls_dataset *dataset, const unsigned char *from, uns
     const size_t pixels = dataset->info.height * dataset->info.width;
     if (dataset->store == LS_STORE_U8) {
         memcpy(x, from, pixels * C);
+        return;
+    }
+    if (C == 3) {
+        ls_planes_join_here()(from, pixels, x);
         return;
     }
     for (size_t c = 0; c < C; c++) {

@@ -1,17 +1,38 @@
 /* SPDX-License-Identifier: MIT */
-/* test_sha256.c -- the vectors of FIPS 180-4, the padding's edges, and streams cut anywhere. */
+/* test_sha256.c -- the vectors of FIPS 180-4, the padding's edges, and streams cut anywhere; in
+ * plain C and with the instructions that this CPU has for it. */
 #include "support/test.h"
 
 #include "sha256.h"
 
-static void assert_digest(const void *data, size_t bytes, const char *want)
+enum { FORMS = 2 };
+
+/* A new digest by form 0, plain C, or form 1, what this CPU is given. */
+static ls_sha256 started(int form)
 {
-    char hex[65];
     ls_sha256 sha;
     ls_sha256_init(&sha);
-    ls_sha256_update(&sha, data, bytes);
-    ls_sha256_final_hex(&sha, hex);
-    assert_string_equal(hex, want);
+    sha.mix = form == 0 ? ls_sha256_mix : ls_sha256_mix_here();
+    return sha;
+}
+
+static void assert_digest(const void *data, size_t bytes, const char *want)
+{
+    for (int form = 0; form < FORMS; form++) {
+        char hex[65];
+        ls_sha256 sha = started(form);
+        ls_sha256_update(&sha, data, bytes);
+        ls_sha256_final_hex(&sha, hex);
+        assert_string_equal(hex, want);
+    }
+}
+
+static void test_a_digest_is_made_as_this_cpu_does_it_best(void **state)
+{
+    (void)state;
+    ls_sha256 sha;
+    ls_sha256_init(&sha);
+    assert_true(sha.mix == ls_sha256_mix_here());
 }
 
 static void test_published_vectors_come_out(void **state)
@@ -31,11 +52,13 @@ static void test_a_million_letters_come_out(void **state)
     (void)state;
     char part[1000], hex[65];
     memset(part, 'a', sizeof part);
-    ls_sha256 sha;
-    ls_sha256_init(&sha);
-    for (int i = 0; i < 1000; i++) ls_sha256_update(&sha, part, sizeof part);
-    ls_sha256_final_hex(&sha, hex);
-    assert_string_equal(hex, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+    for (int form = 0; form < FORMS; form++) {
+        ls_sha256 sha = started(form);
+        for (int i = 0; i < 1000; i++) ls_sha256_update(&sha, part, sizeof part);
+        ls_sha256_final_hex(&sha, hex);
+        assert_string_equal(hex,
+                            "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+    }
 }
 
 /* Digests of n letters 'a', n around the lengths where the padding needs another block; made with
@@ -61,13 +84,12 @@ static void test_where_a_stream_is_cut_changes_nothing(void **state)
     unsigned char x[200];
     for (size_t i = 0; i < sizeof x; i++) x[i] = (unsigned char)(i * 7);
     char whole[65], parts[65];
-    ls_sha256 sha;
-    ls_sha256_init(&sha);
+    ls_sha256 sha = started(0);
     ls_sha256_update(&sha, x, sizeof x);
     ls_sha256_final_hex(&sha, whole);
     for (size_t a = 0; a <= sizeof x; a++) {
         for (size_t b = a; b <= sizeof x; b += 1 + b % 5) {
-            ls_sha256_init(&sha);
+            sha = started((int)(b % FORMS));
             ls_sha256_update(&sha, x, a);
             ls_sha256_update(&sha, x + a, b - a);
             ls_sha256_update(&sha, x + b, sizeof x - b);
@@ -77,13 +99,32 @@ static void test_where_a_stream_is_cut_changes_nothing(void **state)
     }
 }
 
+/* Runs of blocks at once, from any place in memory. */
+static void test_many_blocks_in_one_call_are_mixed_as_one_by_one(void **state)
+{
+    (void)state;
+    static unsigned char x[64 * 40 + 16];
+    for (size_t i = 0; i < sizeof x; i++) x[i] = (unsigned char)(i * i >> 3);
+    for (size_t shift = 0; shift < 16; shift++) {
+        for (size_t count = 0; count <= 40; count++) {
+            uint32_t whole[8], parts[8];
+            for (uint32_t i = 0; i < 8; i++) whole[i] = parts[i] = 0x9e3779b9u * (i + 1);
+            ls_sha256_mix_here()(whole, x + shift, count);
+            for (size_t i = 0; i < count; i++) ls_sha256_mix(parts, x + shift + 64 * i, 1);
+            assert_memory_equal(whole, parts, sizeof whole);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_digest_is_made_as_this_cpu_does_it_best),
         cmocka_unit_test(test_published_vectors_come_out),
         cmocka_unit_test(test_a_million_letters_come_out),
         cmocka_unit_test(test_the_padding_is_right_at_its_edges),
         cmocka_unit_test(test_where_a_stream_is_cut_changes_nothing),
+        cmocka_unit_test(test_many_blocks_in_one_call_are_mixed_as_one_by_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
