@@ -102,9 +102,9 @@ TESTS = ("test_activation test_all_reduce test_arena test_augment test_batch_sum
          "test_model_graph test_nearest test_network_gradients test_normalize test_npy "
          "test_numerics test_optimizer test_pcie test_pipeline test_planes test_png test_pool "
          "test_protocol test_residual test_resume test_ring test_ring_order test_run_folder "
-         "test_sampler test_schedule test_semantics test_sha256 test_shard_sums test_status test_tensors "
-         "test_thread test_topology test_tree test_unused "
-         "test_vgpu_driver test_vgpu_launch test_vgpu_order test_vgpu_ptx test_weights test_whole")
+         "test_sampler test_schedule test_semantics test_sha256 test_shard_sums test_status "
+         "test_tensors test_thread test_topology test_tree test_unused test_vgpu_driver "
+         "test_vgpu_launch test_vgpu_order test_vgpu_ptx test_weights test_whole")
 # check only: whole trainings, too slow under a sanitizer
 TESTS_HOST = ("test_golden test_golden_layers test_golden_resnet test_lockstep test_npy_large")
 # check-long: exhaustive sweeps
