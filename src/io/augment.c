@@ -10,25 +10,21 @@
  * [-1, 1): w 2^-31 - 1, in double. d = (float)(X R u), f = (float)(1 + X u), in double, rounded
  * once.
  *
- * Crop and both flips only move pixels, so they are one pass from the scratch copy:
- *
- *     y[i, j] = x[top + i', left + j']   i' = i, or height - 1 - i if flipped; j' likewise
- *                                        top = row - P, left = column - P; 0 outside of x
- *
- * Brightness and contrast are float arithmetic, a rounding per operation: v + d;
- * ((v - m) * f) + m with m = (float)(flat sum of the channel in double / pixels), summed in the
- * order of rows and columns. A byte has 256 values, so each is a table.
+ * Crop and both flips only move pixels, so they are one pass from the scratch copy, through a
+ * window whose first row and column are top = row - P, left = column - P. Brightness and contrast
+ * are float arithmetic, a rounding per operation: v + d; ((v - m) * f) + m with m = (float)(flat
+ * sum of the channel in double / pixels), summed in the order of rows and columns.
+ * augment_pixels.c does it.
  */
 #include "io/augment.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/augment_pixels.h"
 #include "io/json.h"
 #include "nearest.h"
-#include "numerics.h"
 #include "philox.h"
 
 /* -- text ------------------------------------------------------------------------------------ */
@@ -174,8 +170,7 @@ ls_status ls_augment_check(const ls_augment *augment, const ls_dataset_info *inf
 /* -- what is drawn --------------------------------------------------------------------------- */
 
 typedef struct {
-    bool flip, vflip;
-    ptrdiff_t top, left;         /* of the window, in the picture's rows and columns */
+    ls_window window;
     float difference, factor;
     ptrdiff_t cut_top, cut_left; /* of the square, before it is cut at the edges */
 } drawn;
@@ -191,98 +186,17 @@ static drawn draw(const ls_augment *a, const ls_dataset_info *info, double range
     ls_random_words(seed, LS_RANDOM_AUGMENT, 0, epoch, sample, 0, word);
     ls_random_words(seed, LS_RANDOM_AUGMENT, 0, epoch, sample, 1, word + 4);
     return (drawn){
-        .flip = a->flip && word[0] >= 0x80000000u,
-        .vflip = a->vflip && word[1] >= 0x80000000u,
-        .top = (ptrdiff_t)below(word[2], 2 * a->crop + 1) - (ptrdiff_t)a->crop,
-        .left = (ptrdiff_t)below(word[3], 2 * a->crop + 1) - (ptrdiff_t)a->crop,
+        .window = {
+            .flip = a->flip && word[0] >= 0x80000000u,
+            .vflip = a->vflip && word[1] >= 0x80000000u,
+            .top = (ptrdiff_t)below(word[2], 2 * a->crop + 1) - (ptrdiff_t)a->crop,
+            .left = (ptrdiff_t)below(word[3], 2 * a->crop + 1) - (ptrdiff_t)a->crop,
+        },
         .difference = (float)(a->brightness * range * unit(word[4])),
         .factor = (float)(1 + a->contrast * unit(word[5])),
         .cut_top = (ptrdiff_t)below(word[6], info->height) - (ptrdiff_t)(a->cutout / 2),
         .cut_left = (ptrdiff_t)below(word[7], info->width) - (ptrdiff_t)(a->cutout / 2),
     };
-}
-
-/* -- pixels: what bytes and floats have in common ---------------------------------------------- */
-
-/* [height, width] pixels of `bytes` bytes each. */
-typedef struct {
-    size_t height, width, bytes;
-} picture;
-
-static bool is_inside(ptrdiff_t i, size_t extent) { return i >= 0 && (size_t)i < extent; }
-
-static void move(const drawn *d, picture p, const unsigned char *x, unsigned char *y)
-{
-    for (size_t i = 0; i < p.height; i++) {
-        const ptrdiff_t row = (ptrdiff_t)(d->vflip ? p.height - 1 - i : i) + d->top;
-        for (size_t j = 0; j < p.width; j++, y += p.bytes) {
-            const ptrdiff_t column = (ptrdiff_t)(d->flip ? p.width - 1 - j : j) + d->left;
-            if (is_inside(row, p.height) && is_inside(column, p.width)) {
-                memcpy(y, x + ((size_t)row * p.width + (size_t)column) * p.bytes, p.bytes);
-            } else {
-                memset(y, 0, p.bytes);
-            }
-        }
-    }
-}
-
-static void cut_out(const drawn *d, size_t side, picture p, unsigned char *x)
-{
-    for (size_t i = 0; i < side; i++) {
-        for (size_t j = 0; j < side; j++) {
-            const ptrdiff_t row = d->cut_top + (ptrdiff_t)i, column = d->cut_left + (ptrdiff_t)j;
-            if (!is_inside(row, p.height) || !is_inside(column, p.width)) continue;
-            memset(x + ((size_t)row * p.width + (size_t)column) * p.bytes, 0, p.bytes);
-        }
-    }
-}
-
-static float with_contrast(float v, float factor, float mean)
-{
-    const float product = (v - mean) * factor;
-    return product + mean;
-}
-
-/* -- bytes ----------------------------------------------------------------------------------- */
-
-static unsigned char byte_of(float v)
-{
-    return (unsigned char)rintf(v < 0 ? 0 : v > 255 ? 255 : v);
-}
-
-static void brighten_bytes(float difference, unsigned char *x, size_t count)
-{
-    unsigned char table[256];
-    for (int v = 0; v < 256; v++) table[v] = byte_of((float)v + difference);
-    for (size_t i = 0; i < count; i++) x[i] = table[x[i]];
-}
-
-static void contrast_bytes(float factor, unsigned char *x, size_t pixels, size_t C)
-{
-    for (size_t c = 0; c < C; c++) {
-        unsigned char table[256];
-        ls_flat_f64 sum;
-        ls_flat_init_f64(&sum);
-        for (size_t p = 0; p < pixels; p++) ls_flat_add_f64(&sum, x[p * C + c]);
-        const float mean = (float)(ls_flat_end_f64(&sum) / (double)pixels);
-        for (int v = 0; v < 256; v++) table[v] = byte_of(with_contrast((float)v, factor, mean));
-        for (size_t p = 0; p < pixels; p++) x[p * C + c] = table[x[p * C + c]];
-    }
-}
-
-/* -- floats ---------------------------------------------------------------------------------- */
-
-static void contrast_floats(float factor, float *x, size_t pixels, size_t C)
-{
-    for (size_t c = 0; c < C; c++) {
-        ls_flat_f64 sum;
-        ls_flat_init_f64(&sum);
-        for (size_t p = 0; p < pixels; p++) ls_flat_add_f64(&sum, (double)x[p * C + c]);
-        const float mean = (float)(ls_flat_end_f64(&sum) / (double)pixels);
-        for (size_t p = 0; p < pixels; p++) {
-            x[p * C + c] = with_contrast(x[p * C + c], factor, mean);
-        }
-    }
 }
 
 /* -- a sample -------------------------------------------------------------------------------- */
@@ -296,18 +210,18 @@ void ls_augment_read_stored(const ls_augment *augment, const ls_dataset *dataset
     const ls_dataset_info *info = ls_dataset_describe(dataset);
     const bool is_u8 = info->element == LS_ELEMENT_U8;
     const size_t C = info->channels, pixels = info->height * info->width;
-    const picture p = { info->height, info->width, C * (is_u8 ? 1 : sizeof(float)) };
+    const ls_picture p = { info->height, info->width, C * (is_u8 ? 1 : sizeof(float)) };
     const drawn d = draw(a, info, ls_dataset_range_top(dataset), seed, epoch, (uint32_t)index);
     const bool moves = a->crop || a->flip || a->vflip;
     ls_dataset_read_stored(dataset, part, index, moves ? scratch : x);
-    if (moves) move(&d, p, scratch, x);
-    if (a->brightness > 0 && is_u8) brighten_bytes(d.difference, x, pixels * C);
+    if (moves) ls_pixels_move(p, d.window, scratch, x);
+    if (a->brightness > 0 && is_u8) ls_bytes_brighten(d.difference, x, pixels * C);
     if (a->brightness > 0 && !is_u8) {
         for (size_t i = 0; i < pixels * C; i++) ((float *)x)[i] += d.difference;
     }
-    if (a->contrast > 0 && is_u8) contrast_bytes(d.factor, x, pixels, C);
-    if (a->contrast > 0 && !is_u8) contrast_floats(d.factor, x, pixels, C);
-    if (a->cutout) cut_out(&d, a->cutout, p, x);
+    if (a->contrast > 0 && is_u8) ls_bytes_contrast(d.factor, x, pixels, C);
+    if (a->contrast > 0 && !is_u8) ls_floats_contrast(d.factor, x, pixels, C);
+    if (a->cutout) ls_pixels_cut(p, d.cut_top, d.cut_left, a->cutout, x);
 }
 
 void ls_augment_read(const ls_augment *augment, const ls_dataset *dataset, ls_part part,

@@ -13,6 +13,7 @@
 #include "support/training.h"
 
 enum { SAMPLES = 24, HEIGHT = 9, WIDTH = 7, CHANNELS = 3, ELEMENTS = HEIGHT * WIDTH * CHANNELS };
+enum { PIXELS_MAX = 256, ELEMENTS_MAX = 1024 }; /* of any picture here */
 
 static ls_dataset *bytes;      /* images of bytes, scale standard */
 static ls_dataset *floats;     /* images of floats, scale standard */
@@ -184,7 +185,7 @@ static void augmented(const ls_augment *a, const uint32_t word[8], size_t H, siz
     if (a->contrast > 0) {
         const float f = (float)(1.0 + a->contrast * (word[5] / 2147483648.0 - 1.0));
         for (size_t c = 0; c < C; c++) {
-            float channel[64], one[64]; /* digits are 8 x 8 */
+            float channel[PIXELS_MAX], one[PIXELS_MAX];
             for (size_t p = 0; p < H * W; p++) channel[p] = y[p * C + c], one[p] = 1;
             const float m = (float)(naive_flat_f64(channel, one, H * W) / (double)(H * W));
             for (size_t p = 0; p < H * W; p++) {
@@ -212,7 +213,7 @@ static void check_dataset(const ls_dataset *d, const char *list, size_t samples,
     const ls_dataset_info *info = ls_dataset_describe(d);
     const size_t H = info->height, W = info->width, C = info->channels;
     const bool is_u8 = info->element == LS_ELEMENT_U8;
-    float scratch[ELEMENTS], got[ELEMENTS], x[ELEMENTS], want[ELEMENTS];
+    float scratch[ELEMENTS_MAX], got[ELEMENTS_MAX], x[ELEMENTS_MAX], want[ELEMENTS_MAX];
     assert_int_equal(ls_augment_check(&a, info), LS_OK);
     for (uint32_t epoch = 0; epoch < 3; epoch++) {
         for (size_t n = 0; n < samples; n++) {
@@ -250,6 +251,39 @@ static void test_each_operation_does_what_its_words_say(void **state)
         check_dataset(bytes, lists[i], SAMPLES, 5 + i);
         check_dataset(floats, lists[i], SAMPLES, 0x123456789abcdefu * i);
         check_dataset(digits, lists[i], 30, i);
+    }
+}
+
+/* Rows of every length up to 25 pixels, each of one to five bytes or one to four floats. */
+static void test_pictures_of_any_width_and_depth_are_augmented_alike(void **state)
+{
+    (void)state;
+    enum { COUNT = 4, HEIGHT_OF_ALL = 7 };
+    static unsigned char u8[COUNT * HEIGHT_OF_ALL * 25 * 5];
+    static float f32[COUNT * HEIGHT_OF_ALL * 25 * 4];
+    const unsigned char label[COUNT] = { 0, 1, 2, 0 };
+    const char *path = data_folder_path(folder);
+    naive_random random = { 29 };
+    for (size_t i = 0; i < sizeof u8; i++) u8[i] = (unsigned char)naive_next(&random);
+    for (size_t i = 0; i < sizeof f32 / sizeof *f32; i++) f32[i] = naive_unit(&random);
+    data_folder_npy(folder, "few_y.npy", "{'descr': '|u1', 'fortran_order': False, 'shape': (4,)}",
+                    label, sizeof label);
+    for (size_t width = 1; width <= 25; width++) {
+        for (size_t C = 1; C <= 5; C++) {
+            for (int is_float = 0; is_float <= (C < 5); is_float++) {
+                char header[100];
+                const size_t count = COUNT * HEIGHT_OF_ALL * width * C;
+                snprintf(header, sizeof header, "{'descr': '%s', 'fortran_order': False, "
+                         "'shape': (4, 7, %zu, %zu)}", is_float ? "<f4" : "|u1", width, C);
+                data_folder_npy(folder, "few.npy", header, is_float ? (void *)f32 : (void *)u8,
+                                is_float ? count * sizeof(float) : count);
+                ls_dataset *d = must_open("npy:%s/few.npy,%s/few_y.npy", path, path);
+                check_dataset(d, "flip,vflip", COUNT, width);
+                check_dataset(d, "contrast:0.6,brightness:0.4", COUNT, 100 + width);
+                if (width > 1) check_dataset(d, "crop:1,flip,cutout:1", COUNT, 200 + width);
+                ls_dataset_close(d);
+            }
+        }
     }
 }
 
@@ -407,6 +441,7 @@ int main(void)
         cmocka_unit_test(test_what_is_no_operation_is_refused),
         cmocka_unit_test(test_data_that_are_no_images_and_pictures_too_small_are_refused),
         cmocka_unit_test(test_each_operation_does_what_its_words_say),
+        cmocka_unit_test(test_pictures_of_any_width_and_depth_are_augmented_alike),
         cmocka_unit_test(test_digits_have_values_up_to_sixteen_and_floats_up_to_one),
         cmocka_unit_test(test_draws_are_spread_and_differ_from_epoch_to_epoch),
         cmocka_unit_test(test_a_pixel_alone_is_turned_in_place_and_has_no_contrast),
