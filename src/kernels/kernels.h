@@ -123,12 +123,14 @@ typedef struct {
     uint8_t *place; /* the same shape */
 } ls_max_pool_args;
 
-/* dx = chain (+) over the windows that chose this element, output row then column ascending. */
+/* dx = chain (+) over the windows that chose this element, output row then column ascending. Under
+ * a relu this is its mask too: where relu_y is given and not > 0, dy counts as 0. */
 typedef struct {
     ls_pool_shape shape;
     const float *dy;
     const uint8_t *place;
-    float *dx; /* [samples,height,width,channels] */
+    float *dx;           /* [samples,height,width,channels] */
+    const float *relu_y; /* the pooling's y where its x is a relu's output, or NULL */
 } ls_max_pool_gradient_args;
 
 /* y = chain (+) over the valid elements of the window, rows then columns, / (float)(their count).

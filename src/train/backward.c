@@ -126,6 +126,9 @@ static ls_status pool_input(const visit *v, const float *dy, float *dx)
         ls_max_pool_gradient_args args = { .shape = v->layer->pool, .dy = dy,
                                            .place = v->r->place[v->l], .dx = dx };
         args.shape.samples = v->input->samples;
+        if (v->r->backward.step[v->layer->input[0]].comes_masked)
+            LS_TRY(ls_storage_read(v->r, v->r->view[v->l], floats_out(v), LS_SCRATCH_A,
+                                   &args.relu_y));
         return ls_max_pool_gradient(&v->r->compute, &args);
     }
     ls_average_pool_gradient_args args = { .shape = v->layer->pool, .dy = dy, .dx = dx };
@@ -249,7 +252,7 @@ static ls_status input_gradient(const visit *v, int i)
 /* What the layer's own relu lets through. */
 static ls_status mask(const visit *v)
 {
-    if (!v->layer->relu) return LS_OK;
+    if (!v->layer->relu || v->step->comes_masked) return LS_OK;
     ls_replica *r = v->r;
     const ls_stored masked = r->gradient_slot[v->step->masked];
     ls_activate_gradient_args args = { .kind = LS_ACTIVATION_RELU, .count = floats_out(v),

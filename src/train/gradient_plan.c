@@ -91,15 +91,31 @@ static void plan_input(walk *w, int l, int i)
     w->holders[move->sum] = 1;
 }
 
+/* Is layer `l`'s output read by a max pooling, and by nobody else that has a gradient to give? */
+static bool is_pooled_only(const ls_model *model, int l)
+{
+    int poolings = 0, others = 0;
+    for (int m = l + 1; m < model->layer_count; m++) {
+        const ls_layer *layer = &model->layer[m];
+        for (int i = 0; i < layer->input_count; i++) {
+            if (!layer->is_used || layer->input[i] != l) continue;
+            if (layer->op == LS_OP_MAX_POOL) poolings++;
+            else others++;
+        }
+    }
+    return poolings == 1 && others == 0;
+}
+
 static void plan_layer(walk *w, int l)
 {
     const ls_layer *layer = &w->model->layer[l];
     ls_gradient_step *step = &w->plan->step[l];
     step->dy = step->masked = w->gradient[l];
+    step->comes_masked = layer->relu && is_pooled_only(w->model, l);
     for (int i = 0; i < LS_LAYER_INPUTS_MAX; i++)
         step->input[i] = (ls_gradient_move){ -1, -1, -1 };
     if (step->dy < 0) return;
-    if (layer->relu && w->holders[step->dy] > 1) {
+    if (layer->relu && !step->comes_masked && w->holders[step->dy] > 1) {
         step->masked = take(w, ls_shape_floats(layer->out));
         w->holders[step->dy]--;
     }

@@ -12,6 +12,10 @@
  *       s = add(z, x)                     conv2   slot 0  y: slot 1
  *                                         conv1   slot 1  x: slot 2, then slot 2 = slot 0 + slot 2
  *
+ * A relu under a max pooling: an output of the pooling is the number that it chose, so where that
+ * one is not > 0, its gradient is as good as zero. The pooling, which has fewer outputs than
+ * inputs, applies the mask, if nobody else reads the tensor.
+ *
  * Pure: the plan depends on the model and on which parameters are trained, and is made once.
  */
 #ifndef LS_TRAIN_GRADIENT_PLAN_H
@@ -35,6 +39,7 @@ typedef struct {
     int dy;     /* slot of the gradient of the layer's output; -1: nobody needs it */
     int masked; /* slot of what the layer's own relu lets through; dy where it may be overwritten,
                    and where there is no relu */
+    bool comes_masked; /* the relu's mask is applied by the max pooling that dy comes from */
     ls_gradient_move input[LS_LAYER_INPUTS_MAX];
 } ls_gradient_step;
 

@@ -28,7 +28,7 @@ static naive_random random_of_machine(void)
 
 /* -- pooling ---------------------------------------------------------------------------------- */
 
-static void check_pool(gpu_arrays *g, naive_random *n, ls_pool_shape s, int mix)
+static void check_pool(gpu_arrays *g, naive_random *n, ls_pool_shape s, int mix, bool masked)
 {
     const size_t in = s.samples * s.height * s.width * s.channels;
     const size_t out = s.samples * s.out_height * s.out_width * s.channels;
@@ -42,7 +42,9 @@ static void check_pool(gpu_arrays *g, naive_random *n, ls_pool_shape s, int mix)
                                     .place = a.place };
     b.dx = gpu_output(g, in * sizeof *dx, &dx);
     MUST(ls_max_pool_reference(NULL, &(ls_max_pool_args){ s, x, y, place }));
-    MUST(ls_max_pool_gradient_reference(NULL, &(ls_max_pool_gradient_args){ s, dy, place, dx }));
+    ls_max_pool_gradient_args want = { s, dy, place, dx, masked ? y : NULL };
+    if (masked) b.relu_y = a.y;
+    MUST(ls_max_pool_gradient_reference(NULL, &want));
     MUST(ls_max_pool(&g->stream, &a));
     MUST(ls_max_pool_gradient(&g->stream, &b));
     gpu_same_floats(g, "max pool", y, a.y, out);
@@ -86,8 +88,8 @@ static int case_pool(void)
     gpu_arrays_open(&g);
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         g.shift = i % 2 * sizeof(float);
-        check_pool(&g, &n, shapes[i], ALL);
-        check_pool(&g, &n, shapes[i], FINITE);
+        check_pool(&g, &n, shapes[i], ALL, i % 2 == 0);
+        check_pool(&g, &n, shapes[i], FINITE, i % 2 != 0);
         check_average(&g, &n, shapes[i]);
     }
     check_average(&g, &n, (ls_pool_shape){ 2, 20, 17, 3, 20, 17, 1, 1, 0, 0, 1, 1 }); /* global */

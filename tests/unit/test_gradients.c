@@ -282,7 +282,8 @@ static void check_pool(const ls_pool_shape *s, uint64_t seed)
         machine *m = machine_at(i);
         assert_int_equal(ls_max_pool(&m->stream, &(ls_max_pool_args){ *s, x, y, place }), LS_OK);
         assert_int_equal(ls_max_pool_gradient(
-                             &m->stream, &(ls_max_pool_gradient_args){ *s, dy, place, dx }),
+                             &m->stream, &(ls_max_pool_gradient_args){
+                                 .shape = *s, .dy = dy, .place = place, .dx = dx }),
                          LS_OK);
         check_forward("max_pool", pool_forward, s, x, inputs, y, outputs, 0.0);
         check_gradient("max_pool", m->name, pool_forward, s, x, inputs, dy, outputs, dx, 1e-5);

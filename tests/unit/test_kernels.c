@@ -247,8 +247,8 @@ static void test_pooling_refuses_windows_without_an_element(void **state)
     args.shape = shape;
     args.place = NULL;
     assert_refused(ls_max_pool(&stream, &args), "place is NULL");
-    assert_refused(ls_max_pool_gradient(&stream, &(ls_max_pool_gradient_args){ shape, x, place,
-                                                                               NULL }),
+    assert_refused(ls_max_pool_gradient(&stream, &(ls_max_pool_gradient_args){
+                       .shape = shape, .dy = x, .place = place }),
                    "dx is NULL");
     ls_average_pool_args average = { shape, x, NULL };
     assert_refused(ls_average_pool(&stream, &average), "y is NULL");

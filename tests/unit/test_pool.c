@@ -72,6 +72,7 @@ static void check_shape(const ls_pool_shape *s, uint64_t seed, int mix)
     }
     float *y = malloc(out * sizeof *y), *dx = malloc(in * sizeof *dx);
     float *want_y = malloc(out * sizeof *y), *want_dx = malloc(in * sizeof *dx);
+    float *want_masked = malloc(in * sizeof *dx); /* by the relu's own outputs, which are x */
     uint8_t *place = malloc(out), *want_place = malloc(out);
     for (size_t o = 0; o < out; o++) {
         scanned(s, x, o / s->channels / s->out_width / s->out_height,
@@ -82,6 +83,7 @@ static void check_shape(const ls_pool_shape *s, uint64_t seed, int mix)
         want_dx[i] = gathered(s, dy, want_place, i / s->channels / s->width / s->height,
                               (long)(i / s->channels / s->width % s->height),
                               (long)(i / s->channels % s->width), i % s->channels);
+        want_masked[i] = x[i] > 0.0f ? want_dx[i] : 0.0f;
     }
     for (int m = 0; m < all.count; m++) {
         ls_stream *stream = &all.machine[m].stream;
@@ -92,9 +94,14 @@ static void check_shape(const ls_pool_shape *s, uint64_t seed, int mix)
         assert_true(naive_same("max_pool", all.machine[m].name, want_y, y, out));
         assert_memory_equal(place, want_place, out);
         assert_int_equal(
-            ls_max_pool_gradient(stream, &(ls_max_pool_gradient_args){ *s, dy, place, dx }),
+            ls_max_pool_gradient(stream, &(ls_max_pool_gradient_args){ *s, dy, place, dx, NULL }),
             LS_OK);
         assert_true(naive_same("max_pool_gradient", all.machine[m].name, want_dx, dx, in));
+        memset(dx, 0xff, in * sizeof *dx);
+        assert_int_equal(
+            ls_max_pool_gradient(stream, &(ls_max_pool_gradient_args){ *s, dy, place, dx, y }),
+            LS_OK);
+        assert_true(naive_same("masked", all.machine[m].name, want_masked, dx, in));
     }
     free(x);
     free(dy);
@@ -102,6 +109,7 @@ static void check_shape(const ls_pool_shape *s, uint64_t seed, int mix)
     free(dx);
     free(want_y);
     free(want_dx);
+    free(want_masked);
     free(place);
     free(want_place);
 }

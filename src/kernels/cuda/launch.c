@@ -151,6 +151,7 @@ ls_status ls_max_pool_gradient_cuda(ls_stream *stream, const ls_max_pool_gradien
     p.from = a->dy;
     p.to = a->dx;
     p.chosen = a->place;
+    p.relu_y = a->relu_y;
     return LS_CUDA_ENQUEUE(stream, "ls_max_pool_gradient", ls_ceil_div(p.count, LS_CUDA_THREADS),
                            1, LS_CUDA_THREADS, p);
 }

@@ -214,7 +214,8 @@ typedef struct {
     const float *from; /* x, or dy */
     float *to;         /* y, or dx */
     uint8_t *place;        /* max_pool writes it */
-    const uint8_t *chosen; /* max_pool_gradient reads it */
+    const uint8_t *chosen; /* max_pool_gradient reads it, */
+    const float *relu_y;   /* and this, unless it is NULL */
     uint32_t count;    /* elements of `to` */
     uint32_t height, width, out_height, out_width;
     int32_t window_height, window_width, stride_height, stride_width, pad_top, pad_left;

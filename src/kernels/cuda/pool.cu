@@ -87,7 +87,8 @@ extern "C" __global__ void __launch_bounds__(LS_CUDA_THREADS)
         for (int32_t ow = w_begin; ow < w_end; ow++) {
             const int32_t j = at.w + p.pad_left - ow * p.stride_width;
             const size_t from = base + ((uint32_t)oh * p.out_width + (uint32_t)ow) * channels;
-            if (p.chosen[from] == i * p.window_width + j) sum += p.from[from];
+            if (p.chosen[from] != i * p.window_width + j) continue;
+            if (p.relu_y == nullptr || p.relu_y[from] > 0.0f) sum += p.from[from];
         }
     }
     p.to[e] = sum;

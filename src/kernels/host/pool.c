@@ -161,14 +161,29 @@ ls_status LS_HOST(max_pool)(ls_stream *stream, const ls_max_pool_args *args)
     return LS_OK;
 }
 
+/* What is known of an output, from its channel `at` on. */
+typedef struct {
+    const float *dy, *relu_y;
+    const uint8_t *place;
+} output;
+
+static inline output output_at(const ls_max_pool_gradient_args *args, size_t at)
+{
+    return (output){ args->dy + at, args->relu_y != NULL ? args->relu_y + at : NULL,
+                     args->place + at };
+}
+
 /* An output's gradient, a word of channels of it, to its window: `dx` gets it where it was chosen
  * and +0 elsewhere, or has that added. */
-INLINE void give_word(steps step, window v, bool adds, const float *dy, const uint8_t *place,
-                      size_t lanes, float *dx)
+INLINE void give_word(steps step, window v, bool adds, output o, size_t lanes, float *dx)
 {
-    /* Stored, it is a chain of one term: -0 becomes +0. */
-    const ls_vec zero = ls_vec_zero(), gradient = ls_vec_add(load(dy, lanes), zero);
-    const ls_bytes chosen = load_bytes(place, lanes);
+    const ls_vec zero = ls_vec_zero();
+    ls_vec gradient = load(o.dy, lanes);
+    if (o.relu_y != NULL) {
+        gradient = ls_vec_select(ls_vec_positive(load(o.relu_y, lanes)), gradient, zero);
+    }
+    gradient = ls_vec_add(gradient, zero); /* stored, it is a chain of one term: -0 becomes +0 */
+    const ls_bytes chosen = load_bytes(o.place, lanes);
     for (size_t i = v.row; i < v.row_end; i++) {
         for (size_t j = v.column; j < v.column_end; j++) {
             float *to = dx + (i - v.row) * step.below + (j - v.column) * step.beside;
@@ -180,14 +195,16 @@ INLINE void give_word(steps step, window v, bool adds, const float *dy, const ui
     }
 }
 
-INLINE void give_window(steps step, window v, bool adds, const float *dy, const uint8_t *place,
-                        float *dx)
+/* All channels of the output that begins at `at`. */
+INLINE void give_window(const ls_max_pool_gradient_args *args, steps step, window v, bool adds,
+                        size_t at, float *dx)
 {
     size_t c = 0;
     for (; c + LS_LANES <= step.beside; c += LS_LANES) {
-        give_word(step, v, adds, dy + c, place + c, LS_LANES, dx + c);
+        give_word(step, v, adds, output_at(args, at + c), LS_LANES, dx + c);
     }
-    if (c < step.beside) give_word(step, v, adds, dy + c, place + c, step.beside - c, dx + c);
+    if (c == step.beside) return;
+    give_word(step, v, adds, output_at(args, at + c), step.beside - c, dx + c);
 }
 
 /* Windows apart: the input rows under output rows [begin, end), counted through all samples. */
@@ -210,13 +227,12 @@ static void gradient_rows(const void *args_, size_t begin, size_t end, int threa
             const size_t bottom = oh + 1 == s->out_height ? s->height : below;
             memset(dx + top * step.below, 0, (bottom - top) * step.below * sizeof *dx);
         }
-        const float *dy = args->dy + row * s->out_width * s->channels;
-        const uint8_t *place = args->place + row * s->out_width * s->channels;
-        for (size_t ow = 0; ow < s->out_width; ow++, dy += s->channels, place += s->channels) {
+        for (size_t ow = 0; ow < s->out_width; ow++) {
             const window v = window_at(s, oh, ow);
+            const size_t at = (row * s->out_width + ow) * s->channels;
             float *first = dx + v.place * s->channels;
-            if (is_whole_square(s, v)) give_window(square_step, square, false, dy, place, first);
-            else give_window(step, v, false, dy, place, first);
+            if (is_whole_square(s, v)) give_window(args, square_step, square, false, at, first);
+            else give_window(args, step, v, false, at, first);
         }
     }
 }
@@ -234,8 +250,7 @@ static void gradient_samples(const void *args_, size_t begin, size_t end, int th
         memset(dx, 0, s->height * step.below * sizeof *dx);
         for (size_t o = 0; o < outputs; o++) {
             const window v = window_at(s, o / s->out_width, o % s->out_width);
-            const size_t at = (n * outputs + o) * s->channels;
-            give_window(step, v, true, args->dy + at, args->place + at,
+            give_window(args, step, v, true, (n * outputs + o) * s->channels,
                         dx + v.place * s->channels);
         }
     }

@@ -71,8 +71,9 @@ ls_status ls_max_pool_gradient_reference(ls_stream *stream, const ls_max_pool_gr
         const size_t place = args->place[at];
         const size_t h = input_at(oh, s->stride_height, s->pad_top, place / s->window_width);
         const size_t w = input_at(ow, s->stride_width, s->pad_left, place % s->window_width);
+        const float dy = !args->relu_y || args->relu_y[at] > 0.0f ? args->dy[at] : 0.0f;
         /* A chain of additions from +0 never becomes -0: the last + 0.0f has nothing to do. */
-        args->dx[((n * s->height + h) * s->width + w) * s->channels + c] += args->dy[at];
+        args->dx[((n * s->height + h) * s->width + w) * s->channels + c] += dy;
     }
     return LS_OK;
 }
