@@ -22,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "kernels/host/host.h"
 #include "onednn.h"
@@ -479,9 +480,29 @@ static void read_command(bench *b, int count, char **word)
     for (int m = 0; m < MODELS; m++) add_model(b, models[m]);
 }
 
+/* Both libraries read their settings when they are loaded: one thread, and OpenBLAS' own choice of
+ * core unless PEER_CORE names one. Starts this program again where they are different. */
+static void settle_environment(char **word)
+{
+    const char *threads = getenv("OMP_NUM_THREADS"), *core = getenv("PEER_CORE");
+    const char *core_now = getenv("OPENBLAS_CORETYPE");
+    if (threads != NULL && strcmp(threads, "1") == 0 && getenv("OPENBLAS_NUM_THREADS") != NULL
+        && (core == NULL ? core_now == NULL : core_now != NULL && strcmp(core, core_now) == 0)) {
+        return;
+    }
+    setenv("OMP_NUM_THREADS", "1", 1);
+    setenv("OPENBLAS_NUM_THREADS", "1", 1);
+    if (core == NULL) unsetenv("OPENBLAS_CORETYPE");
+    else setenv("OPENBLAS_CORETYPE", core, 1);
+    execv("/proc/self/exe", word);
+    perror("kernel_peers: /proc/self/exe");
+    exit(1);
+}
+
 int main(int count, char **word)
 {
     static bench b;
+    settle_environment(word);
     read_command(&b, count, word);
     must(ls_device_open_host(0, 1, false, NULL, &b.device), "device");
     must(ls_kernels_bind(b.device), "kernels");

@@ -29,6 +29,17 @@ static void test_every_machine_gives_the_bits_of_the_reference(void **state)
         shape_of(8, 9, 9, 1, 3, 7, 1, 0, 0),     /* filter rows shorter than a vector word */
         shape_of(1, 10, 10, 40, 20, 3, 1, 0, 0), /* no padding, blocks of whole filter rows */
         shape_of(1, 9, 9, 90, 6, 3, 1, 0, 0),    /* blocks of parts of a filter row */
+        shape_of(2, 16, 17, 16, 17, 3, 1, 1, 1), /* tiles at the left border, inside, at right */
+        shape_of(2, 8, 7, 33, 40, 3, 1, 1, 1),   /* tiles at both borders */
+        shape_of(1, 30, 29, 3, 18, 7, 2, 3, 3),  /* two rows of a tile in the padding */
+        shape_of(1, 20, 20, 1, 4, 9, 1, 4, 4),   /* more taps than a tile has runs */
+        shape_of(1, 8, 9, 400, 5, 3, 1, 1, 1),   /* blocks that end within a tap */
+        shape_of(1, 3, 9, 1024, 20, 1, 1, 0, 0), /* rows of x 4096 bytes apart */
+        shape_of(2, 9, 18, 20, 34, 1, 2, 0, 0),
+        shape_of(3, 1, 1, 20, 18, 3, 1, 1, 1),   /* an image of one place, eight taps in padding */
+        shape_of(2, 1, 20, 6, 9, 3, 1, 1, 1),
+        shape_of(2, 20, 1, 6, 9, 3, 1, 1, 1),
+        shape_of(1, 16, 16, 6, 9, 3, 2, 1, 1),
         shape_of(1, 1, 1, 1, 1, 1, 1, 0, 0),
     };
     naive_random n = {.state = 1};

@@ -24,6 +24,107 @@
 static size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
 static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 
+/* -- reading A in place ----------------------------------------------------------------------- */
+
+/* A tile whose rows are places of one row of the result reads, through one tap, places of one row
+ * of the image behind A, `step` apart. The next tap reads the image one place further right (in the
+ * forward product) or left (for the input gradient). Of two rows of taps and three of the tile:
+ *
+ *      tap columns 0 1 2             image row     . . . x x x
+ *      tile at the left border       tile row 0    0 1 2             tap 0 is padding: NOT_FIRST
+ *                                    tile row 1      0 1 2
+ *                                    tile row 2        0 1 2
+ *
+ * So a tile is a run per tap and per stretch of taps whose numbers follow each other in memory;
+ * a tap that is padding for all its rows is skipped, as is a whole row of taps above or below the
+ * image. Nothing is copied and no zero is multiplied. */
+typedef struct {
+    const float *image;
+    size_t height, width, depth;       /* of the image: rows, places, floats of a place */
+    size_t tap_columns;
+    ptrdiff_t direction;               /* of taps in the image, rows and columns: 1 or -1 */
+    size_t step;
+} tap_grid;
+
+/* What a tile's first row reads through the first tap: may lie outside the image. */
+typedef struct {
+    size_t sample;
+    ptrdiff_t row, column;
+} tap_origin;
+
+/* The rows of a tile for which columns left, left + step, ... lie inside the image: [first, last).
+ * False: more than one row at an end takes no part, which no run can say. */
+static bool find_rows(const tap_grid *g, ptrdiff_t left, int rows, int *first, int *last)
+{
+    const ptrdiff_t step = (ptrdiff_t)g->step, width = (ptrdiff_t)g->width;
+    *first = 0;
+    *last = rows;
+    if (left < 0) *first = (int)min_size((size_t)((step - 1 - left) / step), (size_t)rows);
+    if (left + (rows - 1) * step >= width) {
+        *last = left >= width ? 0 : (int)((width - left + step - 1) / step);
+    }
+    if (*first >= *last || rows == 1) return true;
+    return *first + (rows - *last) <= 1;
+}
+
+/* Does the run go on where the one before it ends? */
+static bool continues(const ls_tile_run *before, const ls_tile_run *run)
+{
+    return before->rows == LS_RUN_ALL && run->rows == LS_RUN_ALL
+           && before->a + before->depth == run->a
+           && before->b + before->depth * LS_TILE_COLUMNS == run->b;
+}
+
+/* Runs of k [first_k, first_k + depth) for a tile at `at`. False: this takes runs that there are
+ * none for, or too many; then the tile's part of A must be copied. */
+static bool take_in_place(const tap_grid *g, tap_origin at, size_t first_k, size_t depth,
+                          ls_tile_run *run, ls_tile *tile)
+{
+    const size_t tap_row_depth = g->tap_columns * g->depth;
+    const int rows = tile->rows;
+    size_t runs = 0, offset = first_k % tap_row_depth;
+    ptrdiff_t row = at.row + g->direction * (ptrdiff_t)(first_k / tap_row_depth);
+    const bool is_inside = g->direction > 0 && at.column >= 0
+        && at.column + (rows - 1) * (ptrdiff_t)g->step + (ptrdiff_t)g->tap_columns
+               <= (ptrdiff_t)g->width;
+    for (size_t done = 0; done < depth; row += g->direction, offset = 0) {
+        const size_t end = min_size(tap_row_depth - offset, depth - done) + done;
+        if (row < 0 || row >= (ptrdiff_t)g->height) {
+            done = end;
+            continue;
+        }
+        const size_t row_start = (at.sample * g->height + (size_t)row) * g->width;
+        while (done < end) {
+            size_t tap = offset / g->depth, rest = g->depth - offset % g->depth;
+            if (is_inside) rest = end - done;
+            const size_t count = min_size(rest, end - done);
+            const ptrdiff_t left = at.column + g->direction * (ptrdiff_t)tap;
+            int first = 0, last = rows;
+            if (!is_inside && !find_rows(g, left, rows, &first, &last)) return false;
+            if (first < last) {
+                if (runs == LS_TILE_RUNS_MAX) return false;
+                const size_t place = row_start + (size_t)(left + first * (ptrdiff_t)g->step);
+                run[runs] = (ls_tile_run){
+                    .a = place * g->depth + offset % g->depth,
+                    .b = done * LS_TILE_COLUMNS,
+                    .depth = count,
+                    .rows = first > 0 ? LS_RUN_NOT_FIRST
+                                      : last < rows ? LS_RUN_NOT_LAST : LS_RUN_ALL,
+                };
+                if (runs > 0 && continues(&run[runs - 1], &run[runs])) run[runs - 1].depth += count;
+                else runs++;
+            }
+            done += count;
+            offset += count;
+        }
+    }
+    tile->a = g->image;
+    tile->a_row_step = g->step * g->depth;
+    tile->a_step = 1;
+    tile->runs = runs;
+    return true;
+}
+
 /* -- forward ---------------------------------------------------------------------------------- */
 
 static size_t filter_floats(const ls_conv_shape *s)
@@ -31,46 +132,33 @@ static size_t filter_floats(const ls_conv_shape *s)
     return s->kernel_height * s->kernel_width * s->channels;
 }
 
-/* Are all patches inside the image? */
-static bool has_no_padding(const ls_conv_shape *s)
-{
-    return s->pad_top == 0 && s->pad_left == 0
-           && (s->out_height - 1) * s->stride_height + s->kernel_height <= s->height
-           && (s->out_width - 1) * s->stride_width + s->kernel_width <= s->width;
-}
-
-/* Without padding, successive places of an output row have patches a constant step apart, and a
- * filter row of a patch is contiguous: A is read from the image, with filter rows for runs. */
-static void take_image(const void *operands, size_t first_row, size_t first_k, size_t depth,
-                       float *buffer, ls_tile *tile)
-{
-    (void)buffer;
-    const ls_conv_forward_args *a = operands;
-    const ls_conv_shape *s = &a->shape;
-    const size_t filter_row = s->kernel_width * s->channels, image_row = s->width * s->channels;
-    const size_t q = first_row % s->out_width, p = first_row / s->out_width % s->out_height;
-    const size_t n = first_row / s->out_width / s->out_height;
-    const size_t h = p * s->stride_height + first_k / filter_row;
-    tile->a = a->x + (n * s->height + h) * image_row + q * s->stride_width * s->channels
-              + first_k % filter_row;
-    tile->a_row_step = s->stride_width * s->channels;
-    tile->a_step = 1;
-    tile->a_run_step = image_row;
-    if (depth <= filter_row) return;
-    tile->runs = depth / filter_row;
-    tile->depth = filter_row;
-}
-
-/* The same with patches copied, for the images' borders and for rows too short to fill tiles. */
+/* A copy of the patches. */
 static void take_patches(const void *operands, size_t first_row, size_t first_k, size_t depth,
-                         float *buffer, ls_tile *tile)
+                         float *buffer, ls_tile_run *run, ls_tile *tile)
 {
     const ls_conv_forward_args *a = operands;
     LS_HOST(patch_copy)(&a->shape, a->x, first_k, first_k + depth, first_row, (size_t)tile->rows,
-                        buffer, LS_ROW_STEP);
+                        buffer, ls_row_step(depth));
+    run[0] = (ls_tile_run){0, 0, depth, LS_RUN_ALL};
+    tile->runs = 1;
     tile->a = buffer;
-    tile->a_row_step = LS_ROW_STEP;
+    tile->a_row_step = ls_row_step(depth);
     tile->a_step = 1;
+}
+
+static void take_image(const void *operands, size_t first_row, size_t first_k, size_t depth,
+                       float *buffer, ls_tile_run *run, ls_tile *tile)
+{
+    const ls_conv_forward_args *a = operands;
+    const ls_conv_shape *s = &a->shape;
+    const tap_grid grid = {a->x, s->height, s->width, s->channels, s->kernel_width, 1,
+                           s->stride_width};
+    const size_t row = first_row / s->out_width, q = first_row - row * s->out_width;
+    const size_t n = row / s->out_height, p = row - n * s->out_height;
+    const tap_origin at = {n, (ptrdiff_t)(p * s->stride_height) - (ptrdiff_t)s->pad_top,
+                           (ptrdiff_t)(q * s->stride_width) - (ptrdiff_t)s->pad_left};
+    if (take_in_place(&grid, at, first_k, depth, run, tile)) return;
+    take_patches(operands, first_row, first_k, depth, buffer, run, tile);
 }
 
 static void pack_filters(const void *operands, size_t first_k, size_t depth, size_t first_column,
@@ -91,12 +179,14 @@ static float *output_row(const void *operands, size_t g)
 ls_status LS_HOST(conv_forward)(ls_stream *stream, const ls_conv_forward_args *a)
 {
     const ls_conv_shape *s = &a->shape;
-    const bool direct = has_no_padding(s) && s->out_width >= LS_TILE_ROWS / 2;
+    const bool direct = s->out_width >= LS_TILE_ROWS / 2;
     const ls_product product = {
         .rows = s->samples * s->out_height * s->out_width,
         .columns = s->filters,
         .depth = filter_floats(s),
         .run = s->kernel_width * s->channels,
+        .block_depth = direct ? LS_DIRECT_DEPTH : LS_BLOCK_DEPTH,
+        .tile_rows = direct ? ls_rows_in_place(s->stride_width * s->channels) : 0,
         .operands = a,
         .take_rows = direct ? take_image : take_patches,
         .pack = pack_filters,
@@ -180,9 +270,11 @@ static void find_readers(const remainder_job *j, size_t first_row, int count, re
     }
 }
 
-static void take_gradients(const void *operands, size_t first_row, size_t first_k, size_t depth,
-                           float *buffer, ls_tile *tile)
+/* A copy of the gradients that each place's taps meet. */
+static void copy_gradients(const void *operands, size_t first_row, size_t first_k, size_t depth,
+                           float *buffer, ls_tile_run *run, ls_tile *tile)
 {
+    const size_t row_step = ls_row_step(depth);
     const remainder_job *j = operands;
     const ls_conv_shape *s = &j->args->shape;
     reader at[LS_TILE_ROWS];
@@ -191,7 +283,7 @@ static void take_gradients(const void *operands, size_t first_row, size_t first_
     for (size_t done = 0, count; done < depth; done += count, tap = tap_after(j, tap)) {
         count = min_size(s->filters - tap.filter, depth - done);
         for (int i = 0; i < tile->rows; i++) {
-            float *to = buffer + i * LS_ROW_STEP + done;
+            float *to = buffer + (size_t)i * row_step + done;
             /* Through tap t a place is read by the output t places before; before 0 it is huge. */
             const size_t p = at[i].p - tap.row, q = at[i].q - tap.column;
             if (p < s->out_height && q < s->out_width) {
@@ -202,9 +294,32 @@ static void take_gradients(const void *operands, size_t first_row, size_t first_
             }
         }
     }
+    run[0] = (ls_tile_run){0, 0, depth, LS_RUN_ALL};
+    tile->runs = 1;
     tile->a = buffer;
-    tile->a_row_step = LS_ROW_STEP;
+    tile->a_row_step = row_step;
     tile->a_step = 1;
+}
+
+/* The rows of dy in place: those of a tile are successive, the next tap's one place earlier. */
+static void take_gradients(const void *operands, size_t first_row, size_t first_k, size_t depth,
+                           float *buffer, ls_tile_run *run, ls_tile *tile)
+{
+    const remainder_job *j = operands;
+    const ls_conv_shape *s = &j->args->shape;
+    const tap_grid grid = {j->args->dy, s->out_height, s->out_width, s->filters,
+                           j->column.tap_count, -1, 1};
+    const size_t row = first_row / j->column.place_count;
+    const size_t column = first_row - row * j->column.place_count;
+    const size_t n = row / j->row.place_count, i = row - n * j->row.place_count;
+    const tap_origin at = {n, (ptrdiff_t)(j->row.first_out + i),
+                           (ptrdiff_t)(j->column.first_out + column)};
+    if (depth == 0) {
+        tile->runs = 0;
+        return;
+    }
+    if (take_in_place(&grid, at, first_k, depth, run, tile)) return;
+    copy_gradients(operands, first_row, first_k, depth, buffer, run, tile);
 }
 
 static void pack_taps(const void *operands, size_t first_k, size_t depth, size_t first_column,
@@ -246,18 +361,22 @@ ls_status LS_HOST(conv_input_gradient)(ls_stream *stream, const ls_conv_input_gr
                 .row = axis_of(i, s->height, s->stride_height, s->pad_top, s->kernel_height),
                 .column = axis_of(k, s->width, s->stride_width, s->pad_left, s->kernel_width),
             };
+            const bool direct = j.column.place_count >= LS_TILE_ROWS / 2;
             const ls_product product = {
                 .rows = s->samples * j.row.place_count * j.column.place_count,
                 .columns = s->channels,
                 .depth = j.row.tap_count * j.column.tap_count * s->filters,
+                .run = s->filters,
+                .block_depth = direct ? LS_DIRECT_DEPTH : LS_BLOCK_DEPTH,
+                .tile_rows = direct ? ls_rows_in_place(s->filters) : 0,
                 .operands = &j,
-                .take_rows = take_gradients,
+                .take_rows = direct ? take_gradients : copy_gradients,
                 .pack = pack_taps,
-                .row_cost = 0.25,
+                .row_cost = direct ? 0.05 : 0.25,
                 .pack_cost = 0.15,
                 .C = a->dx,
                 .step = s->stride_width * s->channels,
-                .group = dense ? 0 : j.column.place_count,
+                .group = dense && !direct ? 0 : j.column.place_count,
                 .place = place_row,
             };
             LS_HOST(product)(stream->device->pool, &product);

@@ -2,8 +2,9 @@
 /* gemm.c -- the matrix product: how op(A) and op(B) are given to the loops of product.c.
  *
  * The micro-kernel reads A at any two steps, so A is used where it lies, transposed or not, except
- * where its rows as stored lie so far apart in powers of two that they would evict each other from
- * the cache: then a tile's part of it is copied. B is always packed: rows are copied, columns
+ * where it is transposed and its rows as stored lie so far apart in powers of two that they would
+ * evict each other from the cache: then a tile's part of it is copied. Rows that are not transposed
+ * and as far apart go by lower tiles instead. B is always packed: rows are copied, columns
  * transposed in registers.
  */
 #include "kernels/host/pack.h"
@@ -12,11 +13,10 @@
 /* Rows this many bytes apart, or a multiple of it, share too few sets of the first level cache. */
 enum { ALIAS_BYTES = 2048 };
 
-/* Is a copy of A's part for a tile worth its cost? */
+/* Is a copy of transposed A's part for a tile worth its cost? */
 static bool must_copy(const ls_gemm_args *g)
 {
-    const size_t step = g->transpose_a ? g->M : g->K;
-    return step * sizeof(float) % ALIAS_BYTES == 0 && g->N > LS_TILE_COLUMNS;
+    return g->transpose_a && g->M * sizeof(float) % ALIAS_BYTES == 0 && g->N > LS_TILE_COLUMNS;
 }
 
 static void take_columns(const ls_gemm_args *g, const float *from, size_t depth, float *buffer,
@@ -34,8 +34,9 @@ static void take_columns(const ls_gemm_args *g, const float *from, size_t depth,
 }
 
 static void take_rows(const void *operands, size_t first_row, size_t first_k, size_t depth,
-                      float *buffer, ls_tile *tile)
+                      float *buffer, ls_tile_run *run, ls_tile *tile)
 {
+    (void)run;
     const ls_gemm_args *g = operands;
     if (g->transpose_a) {
         take_columns(g, g->A + first_k * g->M + first_row, depth, buffer, tile);
@@ -44,12 +45,6 @@ static void take_rows(const void *operands, size_t first_row, size_t first_k, si
     tile->a = g->A + first_row * g->K + first_k;
     tile->a_row_step = g->K;
     tile->a_step = 1;
-    if (!must_copy(g)) return;
-    for (int i = 0; i < tile->rows; i++) {
-        ls_copy_over(buffer + i * LS_ROW_STEP, tile->a + (size_t)i * g->K, depth);
-    }
-    tile->a = buffer;
-    tile->a_row_step = LS_ROW_STEP;
 }
 
 static void pack(const void *operands, size_t first_k, size_t depth, size_t first_column,
@@ -69,6 +64,8 @@ ls_status LS_HOST(gemm)(ls_stream *stream, const ls_gemm_args *g)
         .rows = g->M,
         .columns = g->N,
         .depth = g->K,
+        .block_depth = LS_BLOCK_DEPTH,
+        .tile_rows = g->transpose_a ? 0 : ls_rows_in_place(g->K),
         .operands = g,
         .take_rows = take_rows,
         .pack = pack,

@@ -68,7 +68,7 @@ ls_split LS_HOST(split)(const ls_split_problem *p, int threads)
 enum {
     PART_COLUMNS = PART_PANELS * LS_TILE_COLUMNS,
     PANELS_FLOATS = LS_BLOCK_DEPTH * PART_COLUMNS,
-    ROWS_FLOATS = LS_TILE_ROWS * LS_ROW_STEP + LS_LANES,
+    ROWS_FLOATS = LS_TILE_ROWS * (LS_DIRECT_DEPTH + 48),
     SCRATCH_FLOATS = LS_SCRATCH_BYTES / sizeof(float),
     PARTIAL_TILES = (SCRATCH_FLOATS - PANELS_FLOATS - ROWS_FLOATS) / (LS_TILE_ROWS * PART_COLUMNS),
 };
@@ -80,6 +80,7 @@ typedef struct {
     ls_split split;
     size_t group;       /* rows in a group; all of them where there are no groups */
     size_t group_tiles; /* tiles in a group */
+    size_t tile_rows;   /* of a tile, at most */
     size_t row_tiles, column_tiles;
 } job;
 
@@ -118,10 +119,10 @@ static size_t even_end(size_t length, size_t part_max, size_t k)
 static size_t block_end(const ls_product *p, size_t k)
 {
     if (p->depth == 0) return 0;
-    if (p->run == 0) return even_end(p->depth, LS_BLOCK_DEPTH, k);
-    const size_t run = k / p->run, runs = LS_BLOCK_DEPTH / p->run;
+    if (p->run == 0) return even_end(p->depth, p->block_depth, k);
+    const size_t run = k / p->run, runs = p->block_depth / p->run;
     if (runs > 0) return even_end(p->depth / p->run, runs, run) * p->run;
-    return run * p->run + even_end(p->run, LS_BLOCK_DEPTH, k - run * p->run);
+    return run * p->run + even_end(p->run, p->block_depth, k - run * p->run);
 }
 
 static void pack_panels(const ls_product *p, const part *a, size_t k, size_t depth)
@@ -147,10 +148,12 @@ static void run_rows(const job *j, const part *a, size_t tile_index, size_t k, s
         unfinished_step = PART_COLUMNS;
     }
     ls_tile_source old = {C, p->step};
+    ls_tile_run run[LS_TILE_RUNS_MAX];
+    run[0] = (ls_tile_run){0, 0, depth, LS_RUN_ALL};
     ls_tile tile = {
         .rows = (int)(tile_row(j, tile_index + 1) - row),
+        .run = run,
         .runs = 1,
-        .depth = depth,
         .b = a->panels,
         .b_step = LS_TILE_COLUMNS,
         .from = {first ? NULL : unfinished, unfinished_step},
@@ -162,7 +165,7 @@ static void run_rows(const job *j, const part *a, size_t tile_index, size_t k, s
         .to = last ? C : unfinished,
         .to_step = last ? p->step : unfinished_step,
     };
-    p->take_rows(p->operands, row, k, depth, a->rows, &tile);
+    p->take_rows(p->operands, row, k, depth, a->rows, run, &tile);
     for (size_t n = a->first_column; n < a->last_column; n += LS_TILE_COLUMNS) {
         tile.columns = min_size(LS_TILE_COLUMNS, a->last_column - n);
         LS_HOST(tile)(&tile);
@@ -203,12 +206,17 @@ void LS_HOST(product)(ls_pool *pool, const ls_product *p)
 {
     if (p->rows == 0 || p->columns == 0) return;
     const size_t group = p->group > 0 ? p->group : p->rows;
-    const size_t group_tiles = ceil_div(group, LS_TILE_ROWS);
+    const size_t tile_rows = p->tile_rows > 0 ? (size_t)p->tile_rows : LS_TILE_ROWS;
+    const size_t group_tiles = ceil_div(group, tile_rows);
+    /* Panels of a block: as many as there is room for. */
+    const size_t panel_floats = min_size(p->depth, p->block_depth) * LS_TILE_COLUMNS;
+    const size_t panels = panel_floats > 0 ? PANELS_FLOATS / panel_floats : PART_PANELS;
     job j = {
         .product = p,
         .pool = pool,
         .group = group,
         .group_tiles = group_tiles,
+        .tile_rows = tile_rows,
         .row_tiles = p->rows / group * group_tiles,
         .column_tiles = ceil_div(p->columns, LS_TILE_COLUMNS),
     };
@@ -217,7 +225,7 @@ void LS_HOST(product)(ls_pool *pool, const ls_product *p)
         .column_tiles = j.column_tiles,
         .depth = p->depth,
         .row_tiles_max = p->accumulate ? PARTIAL_TILES : j.row_tiles,
-        .column_tiles_max = PART_PANELS,
+        .column_tiles_max = min_size(panels, PART_PANELS),
         .row_cost = p->row_cost,
         .pack_cost = p->pack_cost,
     };

@@ -14,15 +14,18 @@
 typedef void ls_pack_fn(const void *operands, size_t first_k, size_t depth, size_t first_column,
                         size_t columns, float *panel);
 
-/* Point tile->a, a_row_step and a_step at A[first_row .. + tile->rows, first_k .. + depth): at the
- * operand itself, or at `buffer` after copying there, rows LS_ROW_STEP apart. The tile comes with
- * one run of `depth`; that may be changed to several runs. */
+/* Describe A[first_row .. + tile->rows, first_k .. + depth) to the tile: a, a_row_step, a_step and
+ * its runs, which begin as one of `depth` k at a + 0 and may become up to LS_TILE_RUNS_MAX in
+ * `run`; b of a run counts from first_k. A is read where it lies, or from `buffer` after copying there,
+ * rows ls_row_step(depth) apart. */
 typedef void ls_rows_fn(const void *operands, size_t first_row, size_t first_k, size_t depth,
-                        float *buffer, ls_tile *tile);
+                        float *buffer, ls_tile_run *run, ls_tile *tile);
 
 typedef struct {
     size_t rows, columns, depth;
     size_t run; /* if not 0: k is runs of this many, and a block is whole runs or part of one */
+    size_t block_depth; /* of k, at most; LS_BLOCK_DEPTH where take_rows copies */
+    int tile_rows;      /* at most; 0: LS_TILE_ROWS */
     const void *operands;
     ls_rows_fn *take_rows;
     ls_pack_fn *pack;
@@ -36,10 +39,24 @@ typedef struct {
     float *(*place)(const void *operands, size_t g); /* is at place(operands, g), not at C */
 } ls_product;
 
-/* Depth of one block of k: a tile of A and what is read of a panel meanwhile stay in the first
- * level cache. Rows of a buffer of A are LS_ROW_STEP apart, which no power of two divides much:
- * rows that are 4096 bytes apart would evict each other. */
-enum { LS_BLOCK_DEPTH = 256, LS_ROW_STEP = LS_BLOCK_DEPTH + 16 };
+/* Depth of one block of k, at most. A block is as deep as the panels' room in the second level
+ * cache lets it be where A is read in place: then the partial sums of C travel seldom, or never.
+ * Where A is copied, the copy of a tile's rows is to stay in the first level cache. */
+enum { LS_BLOCK_DEPTH = 256, LS_DIRECT_DEPTH = 1024 };
+
+/* Distance of rows of a buffer of A: room for what a copy writes too much, and an odd number of
+ * lines of 64 bytes. Rows that are a power of two apart would evict each other. */
+static inline size_t ls_row_step(size_t depth)
+{
+    return ((depth + 31) / 16 | 1) * 16;
+}
+
+/* Rows of A `step` floats apart: how many a tile may have that reads them in place. The first level
+ * cache has room for 8 lines that are 4096 bytes apart. */
+static inline int ls_rows_in_place(size_t step)
+{
+    return step * sizeof(float) % 4096 == 0 && LS_TILE_ROWS > 8 ? 8 : LS_TILE_ROWS;
+}
 
 void LS_HOST(product)(ls_pool *pool, const ls_product *product);
 

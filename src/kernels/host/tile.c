@@ -40,40 +40,48 @@ INLINE void word_store(float *p, ls_vec x, int v, int vectors, size_t columns)
     else ls_vec_store(p + v * LS_LANES, x);
 }
 
-/* One run: the terms of `depth` successive k. Leaves the pointers after its last term. */
-INLINE void tile_run(const ls_tile *t, const float *a[], const float **b,
-                     ls_vec acc[][LS_TILE_VECTORS], int rows, int vectors)
+/* The terms of one run, for the rows [first, last) of `acc`. */
+INLINE void tile_run(const ls_tile *t, const ls_tile_run *run, ls_vec acc[][LS_TILE_VECTORS],
+                     int first, int last, int vectors)
 {
-    const size_t row_step = t->a_row_step, ahead = AHEAD * sizeof(float) * t->a_step;
-    for (size_t k = t->depth; k > 0; k--) {
+    if (first >= last) return; /* never: a constant that spares the compiler a loop of no rows */
+    const size_t row_step = t->a_row_step, a_step = t->a_step, b_step = t->b_step;
+    const size_t ahead = AHEAD * sizeof(float) * a_step;
+    const float *a[(LS_TILE_ROWS + ROWS_PER_POINTER - 1) / ROWS_PER_POINTER];
+#pragma GCC unroll 16
+    for (int i = 0; i < last - first; i += ROWS_PER_POINTER) {
+        a[i / ROWS_PER_POINTER] = t->a + run->a + (size_t)i * row_step;
+    }
+    const float *b = t->b + run->b;
+    for (size_t k = run->depth; k > 0; k--) {
         ls_vec word[LS_TILE_VECTORS];
 #pragma GCC unroll 16
-        for (int v = 0; v < vectors; v++) word[v] = ls_vec_load(*b + v * LS_LANES);
+        for (int v = 0; v < vectors; v++) word[v] = ls_vec_load(b + v * LS_LANES);
         /* An address, not a pointer: it may lie past the matrix, and then nothing happens. */
-        __builtin_prefetch((const void *)((uintptr_t)a[(rows - 1) / ROWS_PER_POINTER] + ahead));
+        const float *low = a[(last - first - 1) / ROWS_PER_POINTER];
+        __builtin_prefetch((const void *)((uintptr_t)low + ahead));
 #pragma GCC unroll 16
-        for (int i = 0; i < rows; i++) {
+        for (int i = 0; i < last - first; i++) {
             const ls_vec x = ls_vec_set(
                 a[i / ROWS_PER_POINTER][(size_t)(i % ROWS_PER_POINTER) * row_step]);
 #pragma GCC unroll 16
-            for (int v = 0; v < vectors; v++) acc[i][v] = ls_vec_fma(x, word[v], acc[i][v]);
+            for (int v = 0; v < vectors; v++) {
+                acc[first + i][v] = ls_vec_fma(x, word[v], acc[first + i][v]);
+            }
         }
 #pragma GCC unroll 16
-        for (int i = 0; i < rows; i += ROWS_PER_POINTER) a[i / ROWS_PER_POINTER] += t->a_step;
-        *b += t->b_step;
+        for (int i = 0; i < last - first; i += ROWS_PER_POINTER) a[i / ROWS_PER_POINTER] += a_step;
+        b += b_step;
     }
 }
 
 INLINE void tile_multiply(const ls_tile *t, ls_vec acc[][LS_TILE_VECTORS], int rows, int vectors)
 {
-    const float *a[(LS_TILE_ROWS + ROWS_PER_POINTER - 1) / ROWS_PER_POINTER];
-    const float *b = t->b;
-    for (size_t run = 0; run < t->runs; run++) {
-#pragma GCC unroll 16
-        for (int i = 0; i < rows; i += ROWS_PER_POINTER) {
-            a[i / ROWS_PER_POINTER] = t->a + run * t->a_run_step + (size_t)i * t->a_row_step;
-        }
-        tile_run(t, a, &b, acc, rows, vectors);
+    const ls_tile_run *end = t->run + t->runs;
+    for (const ls_tile_run *run = t->run; run < end; run++) {
+        if (run->rows == LS_RUN_ALL) tile_run(t, run, acc, 0, rows, vectors);
+        else if (run->rows == LS_RUN_NOT_FIRST) tile_run(t, run, acc, 1, rows, vectors);
+        else tile_run(t, run, acc, 0, rows - 1, vectors);
     }
 }
 

@@ -20,17 +20,29 @@ typedef struct {
     size_t step;
 } ls_tile_source;
 
-/* to[i,j] = finish(from[i,j] + sum over k of a[i,k] * b[k,j]), k ascending, 0 <= i < rows,
- * 0 <= j < columns. k goes through `runs` runs of `depth` each; A's runs lie a_run_step apart, B's
- * follow each other:
- *     a[i, run * depth + k] = a[i * a_row_step + run * a_run_step + k * a_step]
- *     b[run * depth + k, j] = b[(run * depth + k) * b_step + j] */
+/* A run of successive k of a tile. Its first row is A's and its terms are in b's order:
+ *     a[i, k] = tile.a[a + (i - first row) * a_row_step + k * a_step]   for the rows that take part
+ *     b[k, j] = tile.b[b + k * b_step + j]
+ * A row that takes no part has only zeros there: a place whose patch reaches into the padding. */
+typedef enum { LS_RUN_ALL, LS_RUN_NOT_FIRST, LS_RUN_NOT_LAST } ls_run_rows;
+
+typedef struct {
+    size_t a, b, depth;        /* floats from the tile's a and b; number of k */
+    ls_run_rows rows;          /* NOT_FIRST, NOT_LAST: the tile has at least two */
+} ls_tile_run;
+
+/* Runs of a tile, at most. */
+enum { LS_TILE_RUNS_MAX = 64 };
+
+/* to[i,j] = finish(from[i,j] + sum over k of a[i,k] * b[k,j]), 0 <= i < rows, 0 <= j < columns; k
+ * goes through the runs in their order, ascending in each. */
 typedef struct {
     int rows;                  /* 1 .. LS_TILE_ROWS */
     size_t columns;            /* 1 .. LS_TILE_COLUMNS */
-    size_t runs, depth;        /* 0 is legal */
+    const ls_tile_run *run;    /* [runs], or none */
+    size_t runs;
     const float *a;
-    size_t a_row_step, a_run_step, a_step;
+    size_t a_row_step, a_step;
     const float *b;            /* whole vector words are read */
     size_t b_step;
     ls_tile_source from;       /* the chain so far; p NULL: +0 */

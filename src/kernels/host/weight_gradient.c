@@ -118,10 +118,11 @@ static void run_panel(const job *j, const block *b, const slice *s, stretch t, s
     for (int m = 0; m < s->add_count; m++) {
         add[m] = (ls_tile_source){s->add[m].p + column, s->add[m].step};
     }
+    const ls_tile_run run = {0, 0, t.depth, LS_RUN_ALL};
     ls_tile tile = {
         .columns = min_size(LS_TILE_COLUMNS, b->columns - column),
+        .run = &run,
         .runs = 1,
-        .depth = t.depth,
         .a = a->dy + t.place * a->shape.filters + b->first_row,
         .a_row_step = 1,
         .a_step = a->shape.filters,
