@@ -16,8 +16,8 @@ typedef void ls_pack_fn(const void *operands, size_t first_k, size_t depth, size
 
 /* Describe A[first_row .. + tile->rows, first_k .. + depth) to the tile: a, a_row_step, a_step and
  * its runs, which begin as one of `depth` k at a + 0 and may become up to LS_TILE_RUNS_MAX in
- * `run`; b of a run counts from first_k. A is read where it lies, or from `buffer` after copying there,
- * rows ls_row_step(depth) apart. */
+ * `run`; b of a run counts from first_k. A is read where it lies, or from `buffer` after copying
+ * there, rows ls_row_step(depth) apart. */
 typedef void ls_rows_fn(const void *operands, size_t first_row, size_t first_k, size_t depth,
                         float *buffer, ls_tile_run *run, ls_tile *tile);
 
