@@ -1,27 +1,65 @@
 /* SPDX-License-Identifier: MIT */
 /* digest.h -- the digest (ls_digest_term in numerics.h) of a short run of elements, vectorised.
  *
- * With j counted from the run's first element, sum (2 (first + j) + 1) w_j =
- * 2 first * sum w_j + sum (2 j + 1) w_j: the factors of the second sum fit 32 bits, and a product
- * of two 32-bit words is an instruction that every vector unit has; one of 64-bit words is not.
+ * A run is read in rows of L = LS_LANES words. Element e is word (r, l), e = L r + l, and counts
+ * 2 (first + e) + 1 times. Instead of multiplying each word by its factor, its row is counted by
+ * adding up sums: after the last of R rows, the sum over r of (the sum of rows 0 .. r) holds row r
+ * R - r times. Counted from the run's end, a word's factor is
+ *
+ *     2 (first + L R) + 2 l + 1  -  2 L (R - r)
+ *
+ * of which the first part belongs to a lane and the second to that sum of sums. So a row costs
+ * additions only, and a run one multiplication per lane.
+ *
+ * Sums are of 64 bits, modulo 2^64 as the digest is, and lie over pairs of words: lane p of `pair`
+ * adds the numbers low + 2^32 high of words 2 p and 2 p + 1, lane p of `high` their upper words
+ * alone; the lower ones' sum is pair - 2^32 high.
  */
 #ifndef LS_KERNELS_HOST_DIGEST_H
 #define LS_KERNELS_HOST_DIGEST_H
 
 #include "kernels/host/host.h"
 
-enum { LS_DIGEST_RUN_MAX = 1 << 20 };
+#include LS_SIMD
 
-/* What elements first .. first + count - 1, at x, add to a digest; count <= LS_DIGEST_RUN_MAX. */
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "the lower word of a pair must be the one that comes first in memory"
+#endif
+
+typedef int32_t ls_digest_words __attribute__((vector_size(4 * LS_LANES)));
+typedef uint64_t ls_digest_pairs __attribute__((vector_size(4 * LS_LANES)));
+
+/* The words of a row, any NaN as 0x7fc00000. */
+static inline ls_digest_words ls_digest_row(const float *x)
+{
+    const ls_vec v = ls_vec_load(x);
+    const ls_digest_words nan = v != v;
+    ls_digest_words words;
+    memcpy(&words, &v, sizeof words);
+    return (words & ~nan) | (nan & 0x7fc00000);
+}
+
+/* What elements first .. first + count - 1, at x, add to a digest. */
 static inline uint64_t ls_digest_run(const float *x, size_t first, size_t count)
 {
-    uint64_t words = 0, odd = 0;
-    for (uint32_t j = 0; j < (uint32_t)count; j++) {
-        const uint32_t word = ls_digest_word(x[j]), factor = 2 * j + 1;
-        words += word;
-        odd += (uint64_t)word * factor;
+    const size_t rows = count / LS_LANES, whole = rows * LS_LANES;
+    ls_digest_pairs pair = { 0 }, high = { 0 }, pair_sums = { 0 }, high_sums = { 0 };
+    for (size_t r = 0; r < rows; r++) {
+        const ls_digest_pairs row = (ls_digest_pairs)ls_digest_row(x + r * LS_LANES);
+        pair += row;
+        high += row >> 32;
+        pair_sums += pair;
+        high_sums += high;
     }
-    return 2 * (uint64_t)first * words + odd;
+    const ls_digest_pairs low = pair - (high << 32), low_sums = pair_sums - (high_sums << 32);
+    uint64_t digest = 0;
+    for (size_t p = 0; p < LS_LANES / 2; p++) {
+        const uint64_t factor = 2 * ((uint64_t)first + whole + 2 * p) + 1; /* of word 2 p */
+        digest += factor * low[p] + (factor + 2) * high[p];
+        digest -= 2 * LS_LANES * (low_sums[p] + high_sums[p]);
+    }
+    for (size_t e = whole; e < count; e++) digest += ls_digest_term(first + e, x[e]);
+    return digest;
 }
 
 /* Is one of them a NaN or infinite? */
