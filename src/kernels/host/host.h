@@ -23,6 +23,9 @@
  *   ls_bytes_set(b)  ls_bytes_load(p)  ls_bytes_store(p, v)   LS_LANES bytes, any alignment
  *   ls_bytes_select(mask, a, b)  ls_bytes_equal(a, b)         as of vector words; a mask
  *   ls_vec_transpose(v)             v[LS_LANES], in place: lane j of v[i] <-> lane i of v[j]
+ *   ls_doubles                      a vector word of LS_LANES / 2 doubles
+ *   ls_doubles_add_squares(sum, p)  sum + the squares of the LS_LANES / 2 floats at p, which are
+ *                                   exact in double
  *   LS_TILE_ROWS  LS_TILE_VECTORS   the micro-kernel's tile (tile.h): rows, vector words across
  *   LS_TILE_ROW_COUNTS(X)           X(1) X(2) ... X(LS_TILE_ROWS)
  */

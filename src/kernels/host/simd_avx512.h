@@ -101,4 +101,12 @@ static inline void ls_vec_transpose(ls_vec *v)
     }
 }
 
+typedef __m512d ls_doubles;
+
+static inline ls_doubles ls_doubles_add_squares(ls_doubles sum, const float *p)
+{
+    const ls_doubles v = _mm512_cvtps_pd(_mm256_loadu_ps(p));
+    return _mm512_fmadd_pd(v, v, sum);
+}
+
 #endif

@@ -145,4 +145,12 @@ static inline void ls_vec_transpose(ls_vec *v)
     v[3] = (ls_vec){a[3], b[3], c[3], d[3]};
 }
 
+typedef double ls_doubles __attribute__((vector_size(16)));
+
+static inline ls_doubles ls_doubles_add_squares(ls_doubles sum, const float *p)
+{
+    const ls_doubles v = {(double)p[0], (double)p[1]};
+    return sum + v * v;
+}
+
 #endif
