@@ -228,57 +228,75 @@ ls_status LS_HOST(weight_sums)(ls_stream *stream, const ls_weight_sums_args *arg
 
 /* -- update ------------------------------------------------------------------------------------ */
 
-/* The optimizers: each makes w, which holds the decayed weights, the new ones, and its slots. The
- * formulas are those of arena.h. */
-static void sgd_run(float rate, const float *restrict g, float *restrict w, size_t count)
+/* A run of weights on which an optimizer works: `from`, the decayed ones, which may be w itself,
+ * become w, which holds the old ones before; `change` gets the difference. */
+typedef struct {
+    const float *from;
+    float *w, *change;
+    size_t count;
+} weights;
+
+static inline void replace(const weights *x, size_t i, float next)
 {
-    for (size_t i = 0; i < count; i++) w[i] = ls_fmaf(-rate, g[i], w[i]);
+    x->change[i] = next - x->w[i];
+    x->w[i] = next;
 }
 
-static void momentum_run(const ls_update_args *args, float rate, const float *restrict g,
-                         float *restrict w, float *restrict slot, size_t count)
+/* The optimizers, by the formulas of arena.h. */
+static void sgd_run(float rate, const float *g, weights x)
+{
+#pragma GCC ivdep
+    for (size_t i = 0; i < x.count; i++) replace(&x, i, ls_fmaf(-rate, g[i], x.from[i]));
+}
+
+static void momentum_run(const ls_update_args *args, float rate, const float *g, weights x,
+                         float *slot)
 {
     const float momentum = args->momentum;
-    for (size_t i = 0; i < count; i++) {
+#pragma GCC ivdep
+    for (size_t i = 0; i < x.count; i++) {
         const float u = ls_fmaf(momentum, slot[i], -(rate * g[i]));
         slot[i] = ls_slot_flush(u);
-        w[i] = w[i] + u;
+        replace(&x, i, x.from[i] + u);
     }
 }
 
-static void nesterov_run(const ls_update_args *args, float rate, const float *restrict g,
-                         float *restrict w, float *restrict slot, size_t count)
+static void nesterov_run(const ls_update_args *args, float rate, const float *g, weights x,
+                         float *slot)
 {
     const float momentum = args->momentum;
-    for (size_t i = 0; i < count; i++) {
+#pragma GCC ivdep
+    for (size_t i = 0; i < x.count; i++) {
         const float u = ls_fmaf(momentum, slot[i], -(rate * g[i]));
         slot[i] = ls_slot_flush(u);
-        w[i] = w[i] + ls_fmaf(momentum, u, -(rate * g[i]));
+        replace(&x, i, x.from[i] + ls_fmaf(momentum, u, -(rate * g[i])));
     }
 }
 
-static void adam_run(const ls_update_args *args, float rate, const float *restrict g,
-                     float *restrict w, float *restrict slot0, float *restrict slot1, size_t count)
+static void adam_run(const ls_update_args *args, float rate, const float *g, weights x,
+                     float *slot0, float *slot1)
 {
     const float epsilon = args->epsilon;
     const float beta1 = args->one_minus_beta1, beta2 = args->one_minus_beta2;
-    for (size_t i = 0; i < count; i++) {
+#pragma GCC ivdep
+    for (size_t i = 0; i < x.count; i++) {
         const float m = ls_fmaf(beta1, g[i] - slot0[i], slot0[i]);
         const float v = ls_fmaf(beta2, ls_fmaf(g[i], g[i], -slot1[i]), slot1[i]);
         slot0[i] = ls_slot_flush(m);
         slot1[i] = ls_slot_flush(v);
-        w[i] = ls_fmaf(-rate, m / (sqrtf(v) + epsilon), w[i]);
+        replace(&x, i, ls_fmaf(-rate, m / (sqrtf(v) + epsilon), x.from[i]));
     }
 }
 
-static void rmsprop_run(const ls_update_args *args, float rate, const float *restrict g,
-                        float *restrict w, float *restrict slot, size_t count)
+static void rmsprop_run(const ls_update_args *args, float rate, const float *g, weights x,
+                        float *slot)
 {
     const float epsilon = args->epsilon, rho = args->one_minus_rho;
-    for (size_t i = 0; i < count; i++) {
+#pragma GCC ivdep
+    for (size_t i = 0; i < x.count; i++) {
         const float v = ls_fmaf(rho, ls_fmaf(g[i], g[i], -slot[i]), slot[i]);
         slot[i] = ls_slot_flush(v);
-        w[i] = ls_fmaf(-rate, g[i] / sqrtf(v + epsilon), w[i]);
+        replace(&x, i, ls_fmaf(-rate, g[i] / sqrtf(v + epsilon), x.from[i]));
     }
 }
 
@@ -294,45 +312,48 @@ static void clip_run(float factor, float most, const float *restrict g, float *r
     }
 }
 
+static void decay_run(float decay, const float *restrict w, float *restrict to, size_t count)
+{
+    for (size_t i = 0; i < count; i++) to[i] = ls_fmaf(-decay, w[i], w[i]);
+}
+
 static void average_run(float gain, const float *restrict w, float *restrict average, size_t count)
 {
     for (size_t i = 0; i < count; i++) average[i] = ls_fmaf(gain, w[i] - average[i], average[i]);
 }
 
-static void optimize_run(const ls_update_args *args, float rate, const float *g, size_t first,
-                         size_t count)
+static void optimize_run(const ls_update_args *args, float rate, const float *g, weights x,
+                         size_t first)
 {
-    float *w = args->w + first;
+    float *slot0 = args->slot0 ? args->slot0 + first : NULL;
+    float *slot1 = args->slot1 ? args->slot1 + first : NULL;
     switch (args->optimizer) {
-    case LS_OPTIMIZER_SGD: sgd_run(rate, g, w, count); return;
-    case LS_OPTIMIZER_MOMENTUM: momentum_run(args, rate, g, w, args->slot0 + first, count); return;
-    case LS_OPTIMIZER_NESTEROV: nesterov_run(args, rate, g, w, args->slot0 + first, count); return;
-    case LS_OPTIMIZER_RMSPROP: rmsprop_run(args, rate, g, w, args->slot0 + first, count); return;
+    case LS_OPTIMIZER_SGD: sgd_run(rate, g, x); return;
+    case LS_OPTIMIZER_MOMENTUM: momentum_run(args, rate, g, x, slot0); return;
+    case LS_OPTIMIZER_NESTEROV: nesterov_run(args, rate, g, x, slot0); return;
+    case LS_OPTIMIZER_RMSPROP: rmsprop_run(args, rate, g, x, slot0); return;
     case LS_OPTIMIZER_ADAM:
-    case LS_OPTIMIZER_ADAMW:
-        adam_run(args, rate, g, w, args->slot0 + first, args->slot1 + first, count); return;
+    case LS_OPTIMIZER_ADAMW: adam_run(args, rate, g, x, slot0, slot1); return;
     }
 }
 
-/* `change` comes as the old weights and leaves as what was added to them. */
 static void update_elements(const ls_update_args *args, const ls_tensor_step *step, size_t first,
-                            size_t count, float *restrict change)
+                            size_t count, float *change)
 {
-    float *restrict w = args->w + first;
+    float *w = args->w + first;
     const float *g = args->g + first;
-    float gradient[RUN];
-    const float decay = step->decay;
-    memcpy(change, w, count * sizeof *change);
+    float gradient[RUN], decayed[RUN];
+    weights x = { .from = w, .w = w, .change = change, .count = count };
     if (step->clip != 1.0f || args->clip_value != 0.0f) {
         clip_run(step->clip, args->clip_value, g, gradient, count);
         g = gradient;
     }
-    if (decay != 0.0f) {
-        for (size_t i = 0; i < count; i++) w[i] = ls_fmaf(-decay, w[i], w[i]);
+    if (step->decay != 0.0f) {
+        decay_run(step->decay, w, decayed, count);
+        x.from = decayed;
     }
-    optimize_run(args, step->rate, g, first, count);
+    optimize_run(args, step->rate, g, x, first);
     if (args->average) average_run(args->one_minus_ema, w, args->average + first, count);
-    for (size_t i = 0; i < count; i++) change[i] = w[i] - change[i];
 }
 
 static const float *update_run(const void *args_, const ls_arena_tensor *tensor, size_t at,

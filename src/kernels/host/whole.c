@@ -103,10 +103,14 @@ static void merge_run(const ls_merge_args *args, scratch *mine, size_t first, si
             mine->found.source_digest[s] += ls_digest_run(source, first, count);
         }
         stack[depth++] = source;
+        const bool last = s + 1 == args->source_count;
         for (int add = 0; add < args->adds[s]; add++) {
             depth--;
-            add_run(mine->sum[depth - 1], stack[depth - 1], stack[depth], count);
-            stack[depth - 1] = mine->sum[depth - 1];
+            /* The root goes where it belongs; that may be a source's place, read for the last time
+             * in this addition. */
+            float *sum = last && depth == 1 ? args->out[0] + first : mine->sum[depth - 1];
+            add_run(sum, stack[depth - 1], stack[depth], count);
+            stack[depth - 1] = sum;
         }
     }
     if (args->out_digest) mine->found.digest += ls_digest_run(stack[0], first, count);
