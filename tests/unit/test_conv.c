@@ -40,6 +40,7 @@ static void test_every_machine_gives_the_bits_of_the_reference(void **state)
         shape_of(2, 1, 20, 6, 9, 3, 1, 1, 1),
         shape_of(2, 20, 1, 6, 9, 3, 1, 1, 1),
         shape_of(1, 16, 16, 6, 9, 3, 2, 1, 1),
+        shape_of(1, 24, 24, 16, 200, 3, 1, 1, 1), /* dw: several stretches of a slice */
         shape_of(1, 1, 1, 1, 1, 1, 1, 0, 0),
     };
     naive_random n = {.state = 1};

@@ -32,7 +32,7 @@ typedef struct {
 } ls_tile_run;
 
 /* Runs of a tile, at most. */
-enum { LS_TILE_RUNS_MAX = 64 };
+enum { LS_TILE_RUNS_MAX = 160 };
 
 /* to[i,j] = finish(from[i,j] + sum over k of a[i,k] * b[k,j]), 0 <= i < rows, 0 <= j < columns; k
  * goes through the runs in their order, ascending in each. */

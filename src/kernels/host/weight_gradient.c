@@ -7,12 +7,17 @@
  * thread, and the block stays in cache while the sum runs over all places:
  *
  *     for each leaf of the fold, for each slice of it
- *         for each LS_BLOCK_DEPTH places of the slice
- *             pack the patches of these places, the block's columns (patch.h)
- *             for each panel, for each tile of filters: the micro-kernel
+ *         for each stretch of some hundred places of the slice
+ *             for each panel of the block: lay out B, for each tile of filters: the micro-kernel
  *
- * dy needs no packing: element (filter, place) is dy[place * filters + filter], and the
- * micro-kernel reads A at any two steps.
+ * Neither operand is copied as a rule. Element (filter, place) of A is
+ * dy[place * filters + filter], and the micro-kernel reads A at any two steps. B's row for a place
+ * is its patch, and a panel is at most LS_TILE_COLUMNS channels of ONE tap (r, s): these lie in x
+ * where the place's window has the tap, and those of the next place of an output row a constant
+ * step further on. So a stretch is a run per output row, without the places whose tap is padding.
+ * With many tiles of filters a panel is copied to scratch memory once, to be read at a short step;
+ * with channels that make poor vector words a panel is LS_TILE_COLUMNS columns of copied patches
+ * (patch.h), whatever their taps.
  *
  * Additions of the tree cost no pass of their own. The sum of a slice leaves the registers only
  * after all that is to be added to it at this point was added: the entries of the slice stack, by
@@ -23,22 +28,36 @@
  *     plane 1 .. stack           the slice stack
  *     then                       the fold's temporaries; its pieces are in dw itself
  *
+ * A shard without samples is +0, and so may be a whole slot. To add +0 changes nothing, so such a
+ * slot is only marked, and neither written nor read.
+ *
  * A dense layer of a small batch has a leaf of few places and a huge dw: the planes' traffic, not
- * the multiplications, would set the pace. There a block is a few tiles, its planes stay in the
- * first level cache or near it, and a patch is a contiguous row of x that needs no packing either.
+ * the multiplications, would set the pace. There a block is a few tiles, and its planes stay in the
+ * first level cache or near it.
  */
 #include "kernels/host/pack.h"
 #include "kernels/host/patch.h"
 #include "kernels/host/product.h"
 #include "numerics.h"
 
-/* Places up to which a dense layer's x is read where it lies, again for every tile of filters. */
+/* Places up to which a dense layer goes by small blocks. */
 enum { DIRECT_PLACES = 2048 };
-/* The largest block, and that where x is read directly. */
+/* The largest block, and that of such a dense layer. */
 enum { BLOCK_ROWS = 256, BLOCK_PANELS = 256 / LS_TILE_COLUMNS };
 enum { DIRECT_ROWS = 42, DIRECT_PANELS = 64 / LS_TILE_COLUMNS };
+/* Elements of dy of a block and a stretch: a part of the second level cache. */
+enum { STRETCH_FLOATS = 1 << 16, STRETCH_MAX = 1024 };
+/* Tiles of filters from which on a copy of a panel is worth its cost. */
+enum { TILES_PER_COPY = 4 };
 
 enum { SCRATCH_FLOATS = LS_SCRATCH_BYTES / sizeof(float) };
+
+/* Where the rows of B come from. */
+typedef enum {
+    ROWS,    /* they are the rows of x: a run has any number of places */
+    TAPS,    /* of x, a run per output row */
+    PATCHES  /* copied */
+} source;
 
 static size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
 static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
@@ -54,31 +73,37 @@ typedef struct {
     const ls_conv_weight_gradient_args *args;
     ls_pool *pool;
     size_t columns;         /* of dw */
+    source source;
+    size_t span;            /* columns that a panel does not cross: a tap's, or all */
+    size_t span_panels;
     size_t slice_rows;      /* output rows of a slice */
-    bool is_direct;         /* panels are read from x */
+    size_t stretch_places;  /* at most; with TAPS whole output rows */
     int stack_planes;       /* entries of the slice stack */
-    size_t column_tiles;
+    size_t column_tiles;    /* panels */
     size_t block_rows, block_panels; /* the largest block */
     ls_split split;         /* into tasks */
 } job;
 
 /* A block of dw and its memory. Its rows are dealt to its tiles as evenly as may be. */
 typedef struct {
-    size_t first_row, rows, row_tiles, first_column, columns;
-    float *panels;
+    size_t first_row, rows, row_tiles, first_panel, panels;
+    float *panel;
     float *planes;
     size_t plane_step, plane_floats;
+    /* [slots] +0 everywhere, whatever the plane holds */
+    bool is_zero[LS_SHARD_MAX + LS_FOLD_MERGE_MAX];
 } block;
 
-/* A matrix of the block's shape somewhere in memory. */
+/* A matrix of the block's rows somewhere in memory: dw itself, or a plane. */
 typedef struct {
     float *p;
     size_t step;
+    bool is_dw; /* then p is at column 0 of dw, else of the block */
 } plane;
 
 static plane scratch_plane(const block *b, int index)
 {
-    return (plane){b->planes + (size_t)index * b->plane_floats, b->plane_step};
+    return (plane){b->planes + (size_t)index * b->plane_floats, b->plane_step, false};
 }
 
 /* Slot `slot` of the fold: a piece in dw, or a temporary. */
@@ -89,7 +114,25 @@ static plane slot_plane(const job *j, const block *b, int slot)
         return scratch_plane(b, 1 + j->stack_planes + slot - a->fold->piece_count);
     }
     float *piece = a->dw + (size_t)slot * a->piece_stride;
-    return (plane){piece + b->first_row * j->columns + b->first_column, j->columns};
+    return (plane){piece + b->first_row * j->columns, j->columns, true};
+}
+
+/* A panel: columns [column, column + count) of dw, `place` of the block's planes. */
+typedef struct {
+    size_t column, count, place;
+} panel;
+
+static panel panel_at(const job *j, const block *b, size_t i)
+{
+    const size_t index = b->first_panel + i, span = index / j->span_panels;
+    const size_t within = (index - span * j->span_panels) * LS_TILE_COLUMNS;
+    return (panel){span * j->span + within, min_size(LS_TILE_COLUMNS, j->span - within),
+                   i * LS_TILE_COLUMNS};
+}
+
+static float *panel_in(plane p, const panel *at)
+{
+    return p.p + (p.is_dw ? at->column : at->place);
 }
 
 /* -- one slice -------------------------------------------------------------------------------- */
@@ -108,37 +151,108 @@ typedef struct {
     bool first, last; /* of the slice */
 } stretch;
 
-/* The tiles of one panel, from the top row down. */
-static void run_panel(const job *j, const block *b, const slice *s, stretch t, size_t column)
+/* Output columns [*first, *last) whose tap column is inside the image. */
+static void find_columns(const ls_conv_shape *s, size_t tap, size_t *first, size_t *last)
+{
+    const size_t limit = s->width + s->pad_left;
+    *first = tap < s->pad_left ? ceil_div(s->pad_left - tap, s->stride_width) : 0;
+    *last = tap < limit ? min_size(s->out_width, (limit - tap - 1) / s->stride_width + 1) : 0;
+}
+
+/* The runs of a stretch for a tap: `a` from dy, `b` from the tap's first channel in x. */
+static size_t list_runs(const job *j, stretch t, size_t tap, ls_tile_run *run)
+{
+    const ls_conv_shape *s = &j->args->shape;
+    if (j->source == ROWS) {
+        run[0] = (ls_tile_run){t.place * s->filters, t.place * s->channels, t.depth, LS_RUN_ALL};
+        return 1;
+    }
+    const size_t r = tap / s->kernel_width, c = tap % s->kernel_width;
+    size_t first_q, last_q, runs = 0;
+    find_columns(s, c, &first_q, &last_q);
+    if (first_q >= last_q) return 0;
+    const size_t first = t.place / s->out_width, count = t.depth / s->out_width;
+    const size_t b_step = s->stride_width * s->channels;
+    size_t n = first / s->out_height, p = first % s->out_height;
+    for (size_t i = 0; i < count; i++) {
+        const size_t h = p * s->stride_height + r - s->pad_top; /* above the image it is huge */
+        if (h < s->height) {
+            const size_t q = first_q * s->stride_width + c - s->pad_left;
+            const ls_tile_run next = {((first + i) * s->out_width + first_q) * s->filters,
+                                      ((n * s->height + h) * s->width + q) * s->channels,
+                                      last_q - first_q, LS_RUN_ALL};
+            ls_tile_run *before = runs > 0 ? &run[runs - 1] : NULL;
+            if (before != NULL && before->a + before->depth * s->filters == next.a
+                && before->b + before->depth * b_step == next.b) {
+                before->depth += next.depth;
+            } else {
+                run[runs++] = next;
+            }
+        }
+        if (++p < s->out_height) continue;
+        p = 0;
+        n++;
+    }
+    return runs;
+}
+
+/* Give the tile its B: in x, or in the block's panel after copying. In the last panel of PATCHES,
+ * columns that dw does not have keep what scratch memory held: multiplied, and never stored. */
+static void lay_out(const job *j, const block *b, stretch t, const panel *at, ls_tile_run *run,
+                    ls_tile *tile)
 {
     const ls_conv_weight_gradient_args *a = j->args;
-    const plane unfinished = scratch_plane(b, 0);
-    const plane to = t.last ? s->to : unfinished;
+    const ls_conv_shape *s = &a->shape;
+    tile->run = run;
+    tile->b = b->panel;
+    tile->b_step = LS_TILE_COLUMNS;
+    if (j->source == PATCHES) {
+        LS_HOST(patch_copy)(s, a->x, at->column, at->column + at->count, t.place, t.depth, b->panel,
+                            LS_TILE_COLUMNS);
+        run[0] = (ls_tile_run){t.place * s->filters, 0, t.depth, LS_RUN_ALL};
+        tile->runs = 1;
+        return;
+    }
+    const size_t tap = at->column / s->channels, channel = at->column % s->channels;
+    const size_t b_step = s->stride_width * s->channels;
+    tile->runs = list_runs(j, t, tap, run);
+    if (b->row_tiles < TILES_PER_COPY && at->count % LS_LANES == 0) {
+        tile->b = a->x + channel;
+        tile->b_step = b_step;
+        return;
+    }
+    size_t done = 0;
+    for (size_t i = 0; i < tile->runs; i++) {
+        ls_pack_rows(b->panel + done, a->x + run[i].b + channel, b_step, run[i].depth, at->count);
+        run[i].b = done;
+        done += run[i].depth * LS_TILE_COLUMNS;
+    }
+}
+
+/* The tiles of one panel, from the top row down. */
+static void run_panel(const job *j, const block *b, const slice *s, stretch t, size_t index)
+{
+    const ls_conv_weight_gradient_args *a = j->args;
+    const panel at = panel_at(j, b, index);
+    const plane unfinished = scratch_plane(b, 0), to = t.last ? s->to : unfinished;
+    ls_tile_run run[LS_TILE_RUNS_MAX];
     ls_tile_source add[LS_TREE_DEPTH + LS_FOLD_MERGE_MAX];
     for (int m = 0; m < s->add_count; m++) {
-        add[m] = (ls_tile_source){s->add[m].p + column, s->add[m].step};
+        add[m] = (ls_tile_source){panel_in(s->add[m], &at), s->add[m].step};
     }
-    const ls_tile_run run = {0, 0, t.depth, LS_RUN_ALL};
     ls_tile tile = {
-        .columns = min_size(LS_TILE_COLUMNS, b->columns - column),
-        .run = &run,
-        .runs = 1,
-        .a = a->dy + t.place * a->shape.filters + b->first_row,
+        .columns = at.count,
+        .a = a->dy + b->first_row,
         .a_row_step = 1,
         .a_step = a->shape.filters,
-        .b = b->panels + column * t.depth,
-        .b_step = LS_TILE_COLUMNS,
-        .from = {t.first ? NULL : unfinished.p + column, unfinished.step},
+        .from = {t.first ? NULL : panel_in(unfinished, &at), unfinished.step},
         .finish = t.last,
         .add_count = s->add_count,
         .add = add,
-        .to = to.p + column,
+        .to = panel_in(to, &at),
         .to_step = to.step,
     };
-    if (j->is_direct && tile.columns == LS_TILE_COLUMNS) {
-        tile.b = a->x + t.place * j->columns + b->first_column + column;
-        tile.b_step = j->columns;
-    }
+    lay_out(j, b, t, &at, run, &tile);
     for (size_t i = 0, row = 0; i < b->row_tiles; i++) {
         const size_t rows = (i + 1) * b->rows / b->row_tiles - row;
         tile.rows = (int)rows;
@@ -151,49 +265,43 @@ static void run_panel(const job *j, const block *b, const slice *s, stretch t, s
     }
 }
 
-/* In the last panel of dw, columns that dw does not have keep what the scratch memory held: they
- * are multiplied, and never stored. */
-static void pack_panels(const job *j, const block *b, stretch t)
-{
-    const ls_conv_weight_gradient_args *a = j->args;
-    for (size_t column = 0; column < b->columns; column += LS_TILE_COLUMNS) {
-        const size_t count = min_size(LS_TILE_COLUMNS, b->columns - column);
-        if (j->is_direct && count == LS_TILE_COLUMNS) continue;
-        const size_t begin = b->first_column + column;
-        LS_HOST(patch_copy)(&a->shape, a->x, begin, begin + count, t.place, t.depth,
-                            b->panels + column * t.depth, LS_TILE_COLUMNS);
-    }
-}
-
 static void run_slice(const job *j, const block *b, const slice *s)
 {
+    const size_t unit = j->source == TAPS ? j->args->shape.out_width : 1;
     const size_t places = s->last_place - s->first_place;
-    const size_t count = part_count(places, LS_BLOCK_DEPTH);
+    const size_t count = part_count(places, j->stretch_places);
     size_t begin = 0;
     for (size_t i = 0; i < count; i++) {
-        const size_t end = i + 1 == count ? places : (i + 1) * places / count;
+        const size_t end = i + 1 == count ? places : (i + 1) * (places / unit) / count * unit;
         const stretch t = {s->first_place + begin, end - begin, i == 0, i + 1 == count};
         begin = end;
-        pack_panels(j, b, t);
-        for (size_t column = 0; column < b->columns; column += LS_TILE_COLUMNS) {
-            run_panel(j, b, s, t, column);
-        }
+        for (size_t k = 0; k < b->panels; k++) run_panel(j, b, s, t, k);
     }
 }
 
 /* -- the tree and the fold -------------------------------------------------------------------- */
 
-/* Add what the fold adds to leaf `leaf`, and say where the sum goes. */
-static void end_leaf(const job *j, const block *b, int leaf, slice *s)
+/* Add what the fold adds to leaf `leaf`, and say where the sum goes. False: the sum is +0, or what
+ * is there already. */
+static bool end_leaf(const job *j, block *b, int leaf, slice *s)
 {
     const ls_fold *fold = j->args->fold;
+    const int to = fold->store[leaf];
+    const bool is_empty = s->first_place == s->last_place;
+    int only = -1;
     for (int m = 0; m < fold->merge_count[leaf]; m++) {
-        s->add[s->add_count++] = slot_plane(j, b, fold->merge[leaf][m]);
+        const int slot = fold->merge[leaf][m];
+        if (b->is_zero[slot]) continue;
+        s->add[s->add_count++] = slot_plane(j, b, slot);
+        only = slot;
     }
-    s->to = slot_plane(j, b, fold->store[leaf]);
+    s->to = slot_plane(j, b, to);
+    if (is_empty && s->add_count == 1 && only == to) return false;
+    b->is_zero[to] = is_empty && s->add_count == 0 && to >= fold->piece_count;
+    return !b->is_zero[to];
 }
 
-static void run_leaf(const job *j, const block *b, int leaf)
+static void run_leaf(const job *j, block *b, int leaf)
 {
     const ls_conv_shape *shape = &j->args->shape;
     const ls_fold *fold = j->args->fold;
@@ -210,8 +318,8 @@ static void run_leaf(const job *j, const block *b, int leaf)
         for (int adds = ls_tree_adds_after(i, count); adds > 0; adds--) {
             s.add[s.add_count++] = scratch_plane(b, top--);
         }
-        if (i + 1 == count) end_leaf(j, b, leaf, &s);
-        else s.to = scratch_plane(b, ++top);
+        if (i + 1 < count) s.to = scratch_plane(b, ++top);
+        else if (!end_leaf(j, b, leaf, &s)) return;
         run_slice(j, b, &s);
     }
 }
@@ -221,15 +329,15 @@ static void run_leaf(const job *j, const block *b, int leaf)
 static void run_block(const job *j, size_t first_row, size_t rows, size_t first_panel,
                       size_t panels, float *scratch)
 {
-    const size_t width = panels * LS_TILE_COLUMNS, first_column = first_panel * LS_TILE_COLUMNS;
-    const block b = {
+    const size_t width = panels * LS_TILE_COLUMNS;
+    block b = {
         .first_row = first_row,
         .rows = rows,
         .row_tiles = ceil_div(rows, LS_TILE_ROWS),
-        .first_column = first_column,
-        .columns = min_size(width, j->columns - first_column),
-        .panels = scratch,
-        .planes = scratch + width * LS_BLOCK_DEPTH,
+        .first_panel = first_panel,
+        .panels = panels,
+        .panel = scratch,
+        .planes = scratch + j->stretch_places * LS_TILE_COLUMNS,
         .plane_step = width,
         .plane_floats = rows * width,
     };
@@ -245,10 +353,10 @@ static void run_task(void *arg, size_t task, int thread)
     const size_t last_row = (r + 1) * j->args->shape.filters / j->split.row_parts;
     const size_t first_panel = c * j->column_tiles / j->split.column_parts;
     const size_t last_panel = (c + 1) * j->column_tiles / j->split.column_parts;
-    for (size_t panel = first_panel; panel < last_panel; panel += j->block_panels) {
-        const size_t panels = min_size(j->block_panels, last_panel - panel);
+    for (size_t k = first_panel; k < last_panel; k += j->block_panels) {
+        const size_t panels = min_size(j->block_panels, last_panel - k);
         for (size_t row = first_row; row < last_row; row += j->block_rows) {
-            run_block(j, row, min_size(j->block_rows, last_row - row), panel, panels, scratch);
+            run_block(j, row, min_size(j->block_rows, last_row - row), k, panels, scratch);
         }
     }
 }
@@ -279,17 +387,37 @@ static int stack_planes(const job *j)
 }
 
 /* The largest block that fits into scratch memory with all its planes. */
-static void choose_block(job *j)
+static void choose_block(job *j, bool is_small)
 {
     const ls_fold *fold = j->args->fold;
     const size_t planes = (size_t)(1 + j->stack_planes + fold->slot_count - fold->piece_count);
-    j->block_rows = j->is_direct ? DIRECT_ROWS : BLOCK_ROWS;
-    j->block_panels = j->is_direct ? DIRECT_PANELS : BLOCK_PANELS;
-    while (j->block_panels * LS_TILE_COLUMNS * (LS_BLOCK_DEPTH + planes * j->block_rows)
+    j->block_rows = is_small ? DIRECT_ROWS : BLOCK_ROWS;
+    j->block_panels = is_small ? DIRECT_PANELS : BLOCK_PANELS;
+    while (LS_TILE_COLUMNS * (j->stretch_places + j->block_panels * planes * j->block_rows)
            > SCRATCH_FLOATS) {
         if (j->block_panels > 1) j->block_panels /= 2;
         else j->block_rows /= 2;
     }
+}
+
+/* Where B comes from, and how many places at a time. */
+static void choose_source(job *j)
+{
+    const ls_conv_shape *s = &j->args->shape;
+    const size_t rows = min_size(s->filters, BLOCK_ROWS);
+    const size_t places = min_size(STRETCH_FLOATS / rows, STRETCH_MAX);
+    j->source = PATCHES;
+    j->stretch_places = LS_BLOCK_DEPTH;
+    if (patches_are_rows(s)) {
+        j->source = ROWS;
+        j->stretch_places = places;
+    } else if (s->channels >= LS_LANES && s->out_width > 0 && s->out_width <= LS_BLOCK_DEPTH) {
+        j->source = TAPS;
+        j->stretch_places = min_size(places / s->out_width, LS_TILE_RUNS_MAX) * s->out_width;
+    }
+    j->span = j->source == PATCHES ? j->columns : s->channels;
+    j->span_panels = ceil_div(j->span, LS_TILE_COLUMNS);
+    j->column_tiles = j->columns / j->span * j->span_panels;
 }
 
 ls_status LS_HOST(conv_weight_gradient)(ls_stream *stream, const ls_conv_weight_gradient_args *a)
@@ -301,20 +429,19 @@ ls_status LS_HOST(conv_weight_gradient)(ls_stream *stream, const ls_conv_weight_
         .pool = stream->device->pool,
         .columns = s->kernel_height * s->kernel_width * s->channels,
         .slice_rows = ls_slice_rows(s->out_width),
-        .is_direct = patches_are_rows(s) && places <= DIRECT_PLACES,
     };
     if (a->fold->leaf_count == 0 || s->filters == 0 || j.columns == 0) return LS_OK;
-    const size_t row_tiles = ceil_div(s->filters, LS_TILE_ROWS);
-    j.column_tiles = ceil_div(j.columns, LS_TILE_COLUMNS);
+    choose_source(&j);
     j.stack_planes = stack_planes(&j);
-    choose_block(&j);
+    choose_block(&j, j.source == ROWS && places <= DIRECT_PLACES);
+    const size_t row_tiles = ceil_div(s->filters, LS_TILE_ROWS);
     const ls_split_problem problem = {
         .row_tiles = row_tiles,
         .column_tiles = j.column_tiles,
         .depth = places,
         .row_tiles_max = row_tiles,
         .column_tiles_max = j.column_tiles,
-        .pack_cost = j.is_direct ? 0.05 : 0.3,
+        .pack_cost = j.source == PATCHES ? 0.3 : 0.05,
     };
     j.split = LS_HOST(split)(&problem, ls_pool_thread_count(j.pool));
     ls_pool_run(j.pool, j.split.row_parts * j.split.column_parts, run_task, &j);
