@@ -40,9 +40,10 @@ SOURCES = {
               "nonfinite normalize optimizer rank replica replica_layout resume rules schedule "
               "scores state state_text step storage trainer"),
     # without main.c, which is not part of the library
-    "cli": ("bench bench_allreduce bench_exchange bench_kernel_run bench_kernels bench_step "
-            "console contact_sheet data devices eval glyph ladder options predict report "
-            "rung_batch rung_bits rung_speed scratch_folder show signals train verify"),
+    "cli": ("bench bench_allreduce bench_cases bench_exchange bench_kernel_run bench_kernels "
+            "bench_peak bench_step console contact_sheet data devices eval glyph ladder options "
+            "predict report rung_batch rung_bits rung_speed scratch_folder show signals train "
+            "verify"),
 }
 # One micro-kernel source per op, compiled once per instruction set (src/kernels/host/host.h).
 HOST_KERNELS = ("activation arena batch_sum batchnorm batchnorm_sums conv decode dropout "

@@ -92,6 +92,8 @@ def known_options():
     for command in COMMANDS:
         words = [os.path.join(ROOT, "build/host/lockstep")] + command.split() + ["--help"]
         text += subprocess.run(words, capture_output=True, text=True, check=False).stdout
+    words = [sys.executable, os.path.join(ROOT, "tests/peers/training"), "--help"]
+    text += subprocess.run(words, capture_output=True, text=True, check=False).stdout
     return set(re.findall(r"--[a-z][a-z0-9-]*", text)) | OTHER_OPTIONS
 
 

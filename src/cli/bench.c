@@ -12,10 +12,11 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-double ls_bench_median(double *x, int count)
+ls_bench_spread ls_bench_spread_of(double *x, int count)
 {
     qsort(x, (size_t)count, sizeof *x, compare);
-    return (x[(count - 1) / 2] + x[count / 2]) / 2;
+    return (ls_bench_spread){ .median = (x[(count - 1) / 2] + x[count / 2]) / 2,
+                              .least = x[0], .most = x[count - 1] };
 }
 
 ls_status ls_bench_bytes(const ls_invocation *v, int flag, double low, double high,
@@ -25,6 +26,12 @@ ls_status ls_bench_bytes(const ls_invocation *v, int flag, double low, double hi
                                .type = LS_VALUE_BYTES, .low = low, .high = high };
     *out = otherwise;
     return v->flag[flag] ? ls_value_read(&option, v->flag[flag], out) : LS_OK;
+}
+
+void ls_bench_write(ls_json_writer *json, const char *key, double x)
+{
+    ls_json_write_key(json, key);
+    ls_json_write_number(json, x);
 }
 
 ls_status ls_bench_print_json(ls_json_writer *json)

@@ -2,7 +2,7 @@
 /* bench.h -- what the `lockstep bench` commands share.
  *
  * A busy machine is the normal case: every time is the median of several, which one that was
- * interrupted does not move.
+ * interrupted does not move; the least and the most say how quiet it was.
  */
 #ifndef LS_CLI_BENCH_H
 #define LS_CLI_BENCH_H
@@ -11,13 +11,26 @@
 #include "io/json.h"
 #include "status.h"
 
-/* The middle of x[count], or the mean of the two in the middle. Sorts x. count >= 1. */
-double ls_bench_median(double *x, int count);
+/* How long one sample of a speed takes, if what is measured can be cut so. Shorter than the time
+ * for which a scheduler lets a thread run: then most samples are not interrupted on a busy machine,
+ * and the median is of one that was not. */
+#define LS_BENCH_SECONDS 1e-3
+
+typedef struct {
+    double median;       /* the one in the middle, or the mean of the two there */
+    double least, most;
+} ls_bench_spread;
+
+/* Of x[count], count >= 1. Sorts x. */
+ls_bench_spread ls_bench_spread_of(double *x, int count);
 
 /* A flag whose value is a number of bytes ("4K", "16MiB") in low .. high; `otherwise` if it was not
  * given. Errors: ARGUMENT. */
 LS_MUST_USE ls_status ls_bench_bytes(const ls_invocation *invocation, int flag, double low,
                                      double high, uint64_t otherwise, uint64_t *out);
+
+/* "key": x, or null where x is not finite. */
+void ls_bench_write(ls_json_writer *json, const char *key, double x);
 
 /* Print what `json` has written, and a newline. Errors: MEMORY. */
 LS_MUST_USE ls_status ls_bench_print_json(ls_json_writer *json);

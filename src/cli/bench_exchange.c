@@ -213,7 +213,8 @@ static ls_status measure(ls_exchange *x, int rank, size_t count, bool in_place,
             if (x->rank[r].seconds > x->seconds[k]) x->seconds[k] = x->rank[r].seconds;
     }
     if (rank == 0) {
-        *result = (ls_exchange_result){ .seconds = ls_bench_median(x->seconds, x->repetitions) };
+        *result = (ls_exchange_result){
+            .seconds = ls_bench_spread_of(x->seconds, x->repetitions).median };
         for (int r = 0; r < world_size; r++) result->wrong_count += x->rank[r].wrong_count;
     }
     return ls_barrier_wait(x->group, rank, "the end of a row");

@@ -5,16 +5,14 @@
 #include <stdlib.h>
 
 #include "cli/bench.h"
+#include "cli/bench_peak.h"
 #include "cli/console.h"
-#include "device/cuda.h"
-#include "kernels/host/host.h"
 #include "thread.h"
 
-enum { CALLS_MAX = 10000, PEAK_TASKS_PER_THREAD = 4, PEAK_TRIES = 3 };
+enum { CALLS_MAX = 10000, LEAST_REPETITIONS = 3 };
 
-/* Shorter than the time for which a scheduler lets a thread run: then most repetitions are not
- * interrupted on a busy machine, and the median is of one that was not. */
-static const double REPETITION_SECONDS = 1e-3;
+/* Large calls are repeated less often, so that a list of them ends in reasonable time. */
+static const double ROW_SECONDS = 0.25;
 
 /* What a kernel reads and writes: two inputs, one output. */
 typedef struct {
@@ -144,81 +142,28 @@ static ls_status time_calls(const kernel_run *run, int calls, double *seconds)
     return LS_OK;
 }
 
-/* -- the peak ---------------------------------------------------------------------------------- */
-
-typedef struct {
-    ls_pool *pool;
-    ls_peak_fn *fn;
-    size_t rounds;
-    double macs; /* of one task; all do the same, the first says it */
-} peak_probe;
-
-static void peak_task(void *arg, size_t task, int thread)
-{
-    peak_probe *probe = arg;
-    float *x = ls_pool_scratch(probe->pool, thread);
-    for (int i = 0; i < LS_PEAK_FLOATS; i++) x[i] = 1.0f;
-    const double macs = probe->fn(x, probe->rounds);
-    if (task == 0) probe->macs = macs;
-}
-
-/* Flops per second of all threads. */
-static double time_peak(peak_probe *probe)
-{
-    const size_t tasks = PEAK_TASKS_PER_THREAD * (size_t)ls_pool_thread_count(probe->pool);
-    const double begin = ls_clock();
-    ls_pool_run(probe->pool, tasks, peak_task, probe);
-    return 2 * probe->macs * (double)tasks / (ls_clock() - begin);
-}
-
-/* Of a GPU: what its clock and its units come to. A virtual one's says nothing. */
-static ls_status peak_of_gpu(const ls_device *device, double *flops)
-{
-    ls_cuda_facts facts;
-    LS_TRY(ls_cuda_facts_read(device->ordinal, &facts));
-    *flops = facts.is_virtual ? 0 : facts.peak;
-    return LS_OK;
-}
-
-/* Rounds for REPETITION_SECONDS, by the best of a few tries; a device without a probe keeps fn
- * NULL. */
-static peak_probe find_peak(ls_device *device)
-{
-    peak_probe probe = { .pool = device->pool, .rounds = 1000 };
-    if (device->kind != LS_DEVICE_HOST) return probe;
-    probe.fn = ls_kernels_peak(device->kernels);
-    if (!probe.fn) return probe;
-    double best = REPETITION_SECONDS;
-    for (int i = 0; i < PEAK_TRIES; i++) {
-        const double begin = ls_clock();
-        (void)time_peak(&probe);
-        const double seconds = ls_clock() - begin;
-        if (seconds < best) best = seconds;
-    }
-    probe.rounds = (size_t)((double)probe.rounds * REPETITION_SECONDS / best);
-    return probe;
-}
-
 /* -- measuring --------------------------------------------------------------------------------- */
 
 static ls_status measure(const kernel_run *run, int repetitions, double *seconds, double *peak,
                          ls_kernel_result *result)
 {
-    ls_device *device = run->stream->device;
-    peak_probe probe = find_peak(device);
-    double once = 0, fixed = 0;
-    if (device->kind == LS_DEVICE_CUDA) LS_TRY(peak_of_gpu(device, &fixed));
+    ls_peak_probe probe;
+    double once = 0;
+    LS_TRY(ls_peak_probe_init(&probe, run->stream->device));
     LS_TRY(time_calls(run, 1, &once)); /* warms up */
     LS_TRY(time_calls(run, 1, &once));
-    const double wanted = once > 0 ? REPETITION_SECONDS / once : CALLS_MAX;
+    const double wanted = once > 0 ? LS_BENCH_SECONDS / once : CALLS_MAX;
     const int calls = wanted < 1 ? 1 : wanted < CALLS_MAX ? (int)wanted : CALLS_MAX;
-    for (int k = 0; k < repetitions; k++) {
+    const double begin = ls_clock();
+    int k = 0;
+    while (k < repetitions && (k < LEAST_REPETITIONS || ls_clock() - begin < ROW_SECONDS)) {
         LS_TRY(time_calls(run, calls, &seconds[k]));
-        peak[k] = probe.fn ? time_peak(&probe) : fixed;
+        peak[k++] = ls_peak_probe_sample(&probe);
     }
-    *result = (ls_kernel_result){ .seconds = ls_bench_median(seconds, repetitions),
+    *result = (ls_kernel_result){ .repetitions = k,
+                                  .seconds = ls_bench_spread_of(seconds, k),
                                   .flops = 2 * kernel_macs(run->kernel),
-                                  .peak = ls_bench_median(peak, repetitions) };
+                                  .peak = ls_bench_spread_of(peak, k).median };
     return LS_OK;
 }
 

@@ -1,32 +1,110 @@
 /* SPDX-License-Identifier: MIT */
-/* bench_step.c -- `lockstep bench step`: how many samples a second a model trains on.
+/* bench_step.c -- `lockstep bench step`: how many samples a second a model trains on, and why.
  *
  * Whole trainings of a few steps each, in a folder that is removed: nothing is left out that a
- * step has, and nothing is counted that it has not (opening, evaluation, saving). Each repetition
- * starts anew from the same weights, so that all of them compute the same.
+ * step has. Time runs from the end of a step to the end of the next, so that what lies between
+ * steps (the line of log.jsonl) counts; what only a start or an epoch's end has (opening, the first
+ * --settle steps, evaluation, saving) does not. Each repetition starts anew from the same weights,
+ * so that all of them compute the same.
+ *
+ * A part's time is exposed: it is what rank 0's thread spent in it, waiting included. What happens
+ * meanwhile on other threads or on a GPU is hidden, and costs a step nothing.
+ *
+ * The peak of the processors that the replicas use (bench_peak.h) is sampled before each
+ * repetition's first step and after its last, since a busy machine changes from one to the next.
  */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "cli/bench.h"
+#include "cli/bench_peak.h"
 #include "cli/console.h"
 #include "cli/report.h"
 #include "cli/scratch_folder.h"
 #include "cli/signals.h"
 #include "train/trainer.h"
 
-enum { FLAG_REPEAT, FLAG_JSON };
-enum { REPEAT_MAX = 100, DEFAULT_STEPS = 50 };
+enum { FLAG_REPEAT, FLAG_SETTLE, FLAG_JSON };
+enum { REPEAT_MAX = 100, DEFAULT_STEPS = 50, PEAK_SAMPLES = 10 };
+
+/* The rest is what the others leave: between two steps, and in a step between two parts. */
+enum { INPUT, COPY, FORWARD, BACKWARD, EXCHANGE, UPDATE, REST, PART_COUNT };
+
+static const char *const part_name[PART_COUNT] = { "input", "copy", "forward", "backward",
+                                                   "exchange", "update", "rest" };
+
+/* One repetition, of its counted steps. */
+typedef struct {
+    uint64_t steps, samples;
+    double seconds, part[PART_COUNT];  /* seconds */
+    double peak;                       /* flops per second; 0: not known */
+} step_run;
 
 typedef struct {
     ls_config config;
     char folder[LS_TEXT_BYTES / 2];
-    int repeat, run_count;       /* wanted, and begun so far */
+    int repeat, settle;
     bool is_json;
     ls_json_writer json;
-    double speed[REPEAT_MAX];    /* samples per second */
+    double flops;                      /* of a sample, forward and backward; written with a plan */
+    ls_device_list devices;            /* likewise */
+    int threads;                       /* of a replica; likewise */
+    step_run run[REPEAT_MAX];
+    int run_count;                     /* begun so far */
+    int settled;                       /* steps of the run under way that did not count */
+    double mark;                       /* when its step under way began; --settle >= 1 sees to it */
+    double peak[2 * PEAK_SAMPLES];     /* of this repetition */
+    int peak_count;
+    ls_status peak_status;             /* of sampling it, within an observer's call */
 } bench;
+
+/* -- the peak ---------------------------------------------------------------------------------- */
+
+/* As many of the host's cores as the replicas have threads. */
+static ls_status sample_host(bench *b)
+{
+    const int wanted = b->threads * b->devices.count, cores = ls_core_count();
+    ls_device *device = NULL;
+    ls_peak_probe probe;
+    LS_TRY(ls_device_open(&b->devices.device[0], wanted < cores ? wanted : cores, true, NULL,
+                          &device));
+    ls_status status = ls_kernels_bind(device);
+    if (status == LS_OK) status = ls_peak_probe_init(&probe, device);
+    for (int i = 0; status == LS_OK && i < PEAK_SAMPLES; i++)
+        b->peak[b->peak_count++] = ls_peak_probe_sample(&probe);
+    ls_device_close(device);
+    return status;
+}
+
+static bool is_listed_before(const ls_device_list *list, int place)
+{
+    for (int i = 0; i < place; i++) {
+        if (list->device[i].ordinal == list->device[place].ordinal) return true;
+    }
+    return false;
+}
+
+/* Each GPU once, however many replicas it has. */
+static ls_status sum_gpus(bench *b)
+{
+    double sum = 0;
+    for (int i = 0; i < b->devices.count; i++) {
+        double flops;
+        if (is_listed_before(&b->devices, i)) continue;
+        LS_TRY(ls_peak_of_gpu(b->devices.device[i].ordinal, &flops));
+        if (flops == 0) return LS_OK;
+        sum += flops;
+    }
+    b->peak[b->peak_count++] = sum;
+    return LS_OK;
+}
+
+static ls_status sample_peak(bench *b)
+{
+    return b->devices.device[0].kind == LS_DEVICE_HOST ? sample_host(b) : sum_gpus(b);
+}
 
 /* -- what is measured, before the first repetition --------------------------------------------- */
 
@@ -37,9 +115,11 @@ static void print_heading(const bench *b, const ls_train_plan *plan)
     printf("# %s on %s: %d replica%s (%s), kernels %s, %d thread%s each\n", plan->config->model,
            plan->config->data, plan->world_size, plan->world_size == 1 ? "" : "s",
            plan->devices->reason, plan->kernels, plan->threads, plan->threads == 1 ? "" : "s");
-    printf("# %s; %s; %d repetitions\n#\n", split, plan->algorithm, b->repeat);
-    printf("# %6s %7s %11s %10s   %s\n", "run", "steps", "samples/s", "ms/step",
-           "% of it: input, copy, forward, backward, exchange, update");
+    printf("# %s; %s; %d repetitions\n", split, plan->algorithm, b->repeat);
+    printf("# %.4g MFLOP a sample; %d steps before those that count\n#\n", b->flops * 1e-6,
+           b->settle);
+    printf("# %6s %7s %11s %10s %9s %6s   %s\n", "run", "steps", "samples/s", "ms/step", "GF/s",
+           "share", "% of it: input, copy, forward, backward, exchange, update, rest");
     fflush(stdout);
 }
 
@@ -65,98 +145,197 @@ static void begin_json(bench *b, const ls_train_plan *plan)
     ls_json_write_string(json, plan->algorithm);
     ls_json_write_key(json, "global_batch");
     ls_json_write_count(json, plan->global_batch);
+    ls_json_write_key(json, "settle");
+    ls_json_write_count(json, (uint64_t)b->settle);
+    ls_bench_write(json, "flops_per_sample", b->flops);
     ls_json_write_key(json, "rows");
     ls_json_write_open(json, '[');
 }
 
+/* -- while it runs ----------------------------------------------------------------------------- */
+
 static void on_plan(void *context, const ls_train_plan *plan)
 {
     bench *b = context;
+    double forward, all;
+    ls_model_macs(plan->model, &forward, &all);
+    b->flops = 2 * all;
+    b->devices = *plan->devices;
+    b->threads = plan->threads;
+    b->peak_count = 0;
+    b->peak_status = sample_peak(b);
     if (b->run_count > 1) return;
     if (b->is_json) begin_json(b, plan);
     else print_heading(b, plan);
 }
 
-/* -- what came out ----------------------------------------------------------------------------- */
-
-enum { PART_COUNT = 6 };
-
-/* The parts of a run's steps, in the order of the heading. */
-static void list_parts(const ls_time_split *time, double part[PART_COUNT])
+static void on_step(void *context, const ls_step_report *report)
 {
-    const double all[PART_COUNT] = { time->input_wait, time->copy, time->forward, time->backward,
-                                     time->exchange, time->update };
-    for (int i = 0; i < PART_COUNT; i++) part[i] = all[i];
+    bench *b = context;
+    step_run *run = &b->run[b->run_count - 1];
+    const ls_log_line *line = report->line;
+    const double now = ls_clock(), seconds = now - b->mark;
+    b->mark = now;
+    if (b->settled < b->settle) {
+        b->settled++;
+        return;
+    }
+    const double part[REST] = { line->input_wait, line->copy, line->forward, line->backward,
+                                line->exchange, line->update };
+    run->seconds += seconds;
+    run->part[REST] += seconds;
+    for (int i = 0; i < REST; i++) {
+        run->part[i] += part[i];
+        run->part[REST] -= part[i];
+    }
+    run->steps++;
+    run->samples += line->samples;
 }
 
-static void print_row(const bench *b, const ls_train_result *result)
+/* After evaluation and saving, which no step is charged for. */
+static void on_epoch(void *context, const ls_history_line *line, uint64_t epochs)
 {
-    double part[PART_COUNT];
-    list_parts(&result->time, part);
-    printf("  %6d %7" PRIu64 " %11.0f %10.3f  ", b->run_count, result->steps,
-           result->samples_per_second, 1e3 * result->seconds / (double)result->steps);
-    for (int i = 0; i < PART_COUNT; i++) printf(" %3.0f", 100 * part[i] / result->seconds);
+    bench *b = context;
+    (void)line;
+    (void)epochs;
+    b->mark = ls_clock();
+}
+
+/* -- what came out ----------------------------------------------------------------------------- */
+
+static double speed_of(const step_run *run) { return (double)run->samples / run->seconds; }
+
+/* NaN: the peak is not known. */
+static double share_of(const bench *b, const step_run *run)
+{
+    return run->peak > 0 ? b->flops * speed_of(run) / run->peak : (double)NAN;
+}
+
+static void print_share(double share)
+{
+    if (isnan(share)) printf(" %6s", "-");
+    else printf(" %5.0f%%", 100 * share);
+}
+
+static void print_row(const bench *b, const step_run *run)
+{
+    printf("  %6d %7" PRIu64 " %11.0f %10.3f %9.2f", b->run_count, run->steps, speed_of(run),
+           1e3 * run->seconds / (double)run->steps, b->flops * speed_of(run) * 1e-9);
+    print_share(share_of(b, run));
+    printf("  ");
+    for (int i = 0; i < PART_COUNT; i++) printf(" %3.0f", 100 * run->part[i] / run->seconds);
     printf("\n");
     fflush(stdout);
 }
 
-static void write_row(ls_json_writer *json, const ls_train_result *result)
+static void write_row(bench *b, const step_run *run)
 {
-    static const char *const name[PART_COUNT] = { "input_s", "copy_s", "forward_s", "backward_s",
-                                                  "exchange_s", "update_s" };
-    double part[PART_COUNT];
-    list_parts(&result->time, part);
+    ls_json_writer *json = &b->json;
     ls_json_write_open(json, '{');
     ls_json_write_key(json, "steps");
-    ls_json_write_count(json, result->steps);
-    ls_json_write_key(json, "samples_per_second");
-    ls_json_write_number(json, result->samples_per_second);
-    ls_json_write_key(json, "seconds");
-    ls_json_write_number(json, result->seconds);
+    ls_json_write_count(json, run->steps);
+    ls_bench_write(json, "samples_per_second", speed_of(run));
+    ls_bench_write(json, "seconds", run->seconds);
+    ls_bench_write(json, "gflops", b->flops * speed_of(run) * 1e-9);
+    ls_bench_write(json, "peak_gflops", run->peak > 0 ? run->peak * 1e-9 : (double)NAN);
     for (int i = 0; i < PART_COUNT; i++) {
-        ls_json_write_key(json, name[i]);
-        ls_json_write_number(json, part[i]);
+        char key[24];
+        snprintf(key, sizeof key, "%s_s", part_name[i]);
+        ls_bench_write(json, key, run->part[i]);
     }
     ls_json_write_close(json, '}');
 }
 
-static ls_status end_report(bench *b)
+/* Of all repetitions: the median of `value`. NaN if one is. */
+static ls_bench_spread spread_of(const bench *b, double value(const bench *, const step_run *))
 {
-    const double median = ls_bench_median(b->speed, b->repeat); /* sorts */
-    if (!b->is_json) {
-        printf("# median: %.0f samples/s (%.0f to %.0f)\n", median, b->speed[0],
-               b->speed[b->repeat - 1]);
-        return LS_OK;
+    double x[REPEAT_MAX];
+    for (int i = 0; i < b->repeat; i++) {
+        x[i] = value(b, &b->run[i]);
+        if (isnan(x[i])) return (ls_bench_spread){ NAN, NAN, NAN };
     }
+    return ls_bench_spread_of(x, b->repeat);
+}
+
+static double speed_value(const bench *b, const step_run *run)
+{
+    (void)b;
+    return speed_of(run);
+}
+
+static void print_end(const bench *b)
+{
+    double seconds = 0;
+    uint64_t steps = 0;
+    const ls_bench_spread speed = spread_of(b, speed_value);
+    printf("#\n# median: %.0f samples/s (%.0f to %.0f), %.2f GF/s, share of the peak", speed.median,
+           speed.least, speed.most, b->flops * speed.median * 1e-9);
+    print_share(spread_of(b, share_of).median);
+    printf("\n# a step's exposed milliseconds, mean of all:");
+    for (int i = 0; i < b->repeat; i++) {
+        seconds += b->run[i].seconds;
+        steps += b->run[i].steps;
+    }
+    for (int k = 0; k < PART_COUNT; k++) {
+        double all = 0;
+        for (int i = 0; i < b->repeat; i++) all += b->run[i].part[k];
+        printf("%s %s %.3f", k > 0 ? "," : "", part_name[k], 1e3 * all / (double)steps);
+    }
+    printf("; %.3f in all\n", 1e3 * seconds / (double)steps);
+}
+
+static ls_status write_end(bench *b)
+{
+    const ls_bench_spread speed = spread_of(b, speed_value);
     ls_json_write_close(&b->json, ']');
-    ls_json_write_key(&b->json, "samples_per_second");
-    ls_json_write_number(&b->json, median);
+    ls_bench_write(&b->json, "samples_per_second", speed.median);
+    ls_bench_write(&b->json, "least", speed.least);
+    ls_bench_write(&b->json, "most", speed.most);
+    ls_bench_write(&b->json, "gflops", b->flops * speed.median * 1e-9);
+    ls_bench_write(&b->json, "share", spread_of(b, share_of).median);
     ls_json_write_close(&b->json, '}');
     return ls_bench_print_json(&b->json);
 }
 
 /* -- the command ------------------------------------------------------------------------------- */
 
-/* *stopped: by a signal; then the report is not ended. */
+/* *stopped: by a signal; then the repetition does not count. */
+static ls_status repeat(bench *b, bool *stopped)
+{
+    ls_config config = b->config;
+    ls_train_result result = { 0 };
+    const ls_observer observer = { .plan = on_plan, .step = on_step, .epoch = on_epoch,
+                                   .should_stop = ls_signals_should_stop,
+                                   .stuck = ls_console_leave, .context = b };
+    step_run *run = &b->run[b->run_count++];
+    b->settled = 0;
+    snprintf(config.out, sizeof config.out, "%s/run-%d", b->folder, b->run_count);
+    LS_TRY(ls_train(&config, &observer, &result));
+    *stopped = result.stopped_by_signal;
+    if (*stopped) return LS_OK;
+    if (run->steps == 0)
+        return ls_fail(LS_ERR_ARGUMENT, "--settle %d: a run has only %d steps, so none counts",
+                       b->settle, b->settled);
+    LS_TRY(b->peak_status);
+    LS_TRY(sample_peak(b));
+    if (b->peak_count > 0) run->peak = ls_bench_spread_of(b->peak, b->peak_count).median;
+    if (b->is_json) write_row(b, run);
+    else print_row(b, run);
+    return LS_OK;
+}
+
 static ls_status measure(bench *b, bool *stopped)
 {
     for (int i = 0; i < b->repeat; i++) {
-        ls_config config = b->config;
-        ls_train_result result = { 0 };
-        const ls_observer observer = { .plan = on_plan, .should_stop = ls_signals_should_stop,
-                                       .stuck = ls_console_leave, .context = b };
-        snprintf(config.out, sizeof config.out, "%s/run-%d", b->folder, ++b->run_count);
-        LS_TRY(ls_train(&config, &observer, &result));
-        *stopped = result.stopped_by_signal;
+        LS_TRY(repeat(b, stopped));
         if (*stopped) return LS_OK;
-        b->speed[i] = result.samples_per_second;
-        if (b->is_json) write_row(&b->json, &result);
-        else print_row(b, &result);
     }
-    return end_report(b);
+    if (b->is_json) return write_end(b);
+    print_end(b);
+    return LS_OK;
 }
 
-static ls_status read_config(const ls_invocation *v, ls_config *config)
+static ls_status read_config(const ls_invocation *v, int settle, ls_config *config)
 {
     ls_config_init(config);
     LS_TRY(ls_invocation_config(v, config));
@@ -166,6 +345,7 @@ static ls_status read_config(const ls_invocation *v, ls_config *config)
                        "--%s", config->resume[0] ? "resume" : "out");
     }
     if (config->epochs == 0 && config->steps == 0) config->steps = DEFAULT_STEPS;
+    if (config->steps > 0) config->steps += (uint64_t)settle;
     return LS_OK;
 }
 
@@ -174,7 +354,8 @@ static ls_status run_bench_step(const ls_invocation *v, int *exit_code)
     bench b = { .is_json = v->flag[FLAG_JSON] != NULL };
     bool stopped = false;
     LS_TRY(ls_flag_count(v, FLAG_REPEAT, 1, REPEAT_MAX, 5, &b.repeat));
-    LS_TRY(read_config(v, &b.config));
+    LS_TRY(ls_flag_count(v, FLAG_SETTLE, 1, 1 << 20, 5, &b.settle));
+    LS_TRY(read_config(v, b.settle, &b.config));
     LS_TRY(ls_scratch_folder_make("", b.folder, sizeof b.folder));
     ls_signals_catch();
     const ls_status status = measure(&b, &stopped);
@@ -190,14 +371,18 @@ const ls_command ls_command_bench_step = {
     .summary = "samples per second of a model's training, and where a step's time goes",
     .about =
         "Trains --steps (default 50) steps from the same weights --repeat times, in a temporary\n"
-        "folder, and prints each run's samples per second and the median. Opening the data,\n"
-        "evaluation and saving are not counted. Takes the options of train. A GPU works while\n"
-        "the host goes on: its time shows in the part in which the host waits for it.\n",
+        "folder, and prints each run's samples per second, its FLOP rate as a share of the peak\n"
+        "of the cores it uses (measured before and after it), and the median. FLOPs are those\n"
+        "that lockstep show counts. Opening the data, the first --settle steps, evaluation and\n"
+        "saving are not counted; the log's lines are, under the rest. Takes the options of train.\n"
+        "A part's time is what it holds the replica up for: reading ahead, or a GPU that works\n"
+        "while the host goes on, shows only where the host waits for it.\n",
     .arguments_max = 1,
     .takes_model = true,
     .takes_all = true,
     .flag = {
         [FLAG_REPEAT] = { "repeat", "R", "runs (default 5)" },
+        [FLAG_SETTLE] = { "settle", "S", "first steps of a run that do not count (default 5)" },
         [FLAG_JSON] = { "json", NULL, "print JSON in place of the table" },
     },
     .run = run_bench_step,

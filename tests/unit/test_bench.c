@@ -132,65 +132,126 @@ static void test_allreduce_prints_json_that_can_be_read(void **state)
     expect_text("\"algorithm\"");
 }
 
-/* A row's shape, time and speed fit each other. */
+/* A row's shape, times and speed fit each other. */
 static void test_gemm_and_conv_time_the_layers_of_the_models(void **state)
 {
     (void)state;
-    bench("gemm --batch 2 --square 8 --iterations 1");
-    expect_text("medians of 1\n");
-    double us = 0, speed = 0, peak = 0;
-    assert_int_equal(sscanf(row("cifar10-cnn dense1 dx"), "2x7200x64 nn %lf %lf %lf", &us, &speed,
-                            &peak), 3);
+    bench("gemm cifar10-cnn digits-cnn --batch 2 --square 8 --iterations 3");
+    expect_text("medians of up to 3\n");
+    double us = 0, least = 0, most = 0, speed = 0, peak = 0, share = 0;
+    assert_int_equal(sscanf(row("cifar10-cnn dense1 dx"),
+                            "1 2x7200x64 nn %lf %lf %lf %lf %lf %lf%%", &us, &least, &most, &speed,
+                            &peak, &share), 6);
     const double want = 2.0 * 2 * 7200 * 64 / us * 1e-3; /* printed with two decimals */
     assert_true(us > 0 && speed > 0.9 * want - 0.01 && speed < 1.1 * want + 0.01);
-    assert_true(peak > 0);
+    assert_true(least > 0 && least <= us && us <= most);
+    assert_true(peak > 0 && share < 100 * speed / peak + 1 && share > 100 * speed / peak - 1);
     (void)row("digits-cnn dense2 forward");
     for (int n = 2; n <= 8; n *= 2) {
         char square[96];
-        snprintf(square, sizeof square, "square A B                   %dx%dx%d nn", n, n, n);
+        snprintf(square, sizeof square, "square A B                          1 %dx%dx%d nn",
+                 n, n, n);
         (void)row(square);
     }
-    bench("conv --batch 1 --iterations 1");
-    assert_true(strncmp(row("cifar10-cnn conv1 dw"), "1x32x32x3 32 of 3x3 ", 20) == 0);
-    assert_true(strncmp(row("digits-cnn conv2 dx"), "1x8x8x16 32 of 3x3 ", 19) == 0);
-    assert_true(strncmp(row("mnist-mlp dense1 dw"), "1x1x1x784 128 of 1x1 ", 21) == 0);
+    bench("conv cifar10-cnn digits-cnn mnist-mlp --batch 1 --iterations 1");
+    assert_true(strncmp(row("cifar10-cnn conv1 dw"), "1 1x32x32x3 32 of 3x3 ", 22) == 0);
+    assert_true(strncmp(row("digits-cnn conv2 dx"), "1 1x8x8x16 32 of 3x3 ", 21) == 0);
+    assert_true(strncmp(row("mnist-mlp dense1 dw"), "1 1x1x1x784 128 of 1x1 ", 23) == 0);
     if (strstr(run.text, "conv1 dx")) fail_msg("a first layer's input needs no gradient");
+}
+
+/* resnet20: six convolutions of 16 filters behind the first layer, five of 32 and of 64, and where
+ * the extent is halved one of 3x3 and one of 1x1. */
+static void test_a_shape_that_many_layers_have_is_timed_once(void **state)
+{
+    (void)state;
+    bench("conv resnet20 --batch 1 --iterations 1");
+    assert_true(strncmp(row("resnet20 conv2 dx"), "6 1x32x32x16 16 of 3x3 ", 23) == 0);
+    assert_true(strncmp(row("resnet20 conv9 dw"), "5 1x16x16x32 32 of 3x3 ", 23) == 0);
+    assert_true(strncmp(row("resnet20 conv15 forward"), "1 1x16x16x32 64 of 3x3/2 ", 25) == 0);
+    assert_true(strncmp(row("resnet20 p7 forward"), "1 1x16x16x32 64 of 1x1/2 ", 25) == 0);
+    if (strstr(run.text, "resnet20 conv3 ")) fail_msg("conv3 has the shape of conv2");
+}
+
+static void expect_keys(const char *const *key)
+{
+    for (; *key; key++) {
+        char quoted[32];
+        snprintf(quoted, sizeof quoted, "\"%s\":", *key);
+        expect_text(quoted);
+    }
 }
 
 static void test_gemm_prints_json_that_can_be_read(void **state)
 {
     (void)state;
+    static const char *const keys[] = { "kernel", "layers", "shape", "repetitions", "time_us",
+                                        "least_us", "most_us", "gflops", "peak_gflops", "share",
+                                        NULL };
     bench("gemm --batch 1 --square 4 --iterations 1 --json");
     int elements = 0, zeros = 0;
     read_json(&elements, &zeros);
-    /* cifar10-cnn and digits-cnn have 2 dense layers, mnist-mlp 3, whose first has no dx */
-    assert_int_equal(elements, 4 + 4 + 5 + 3);
+    /* cifar10-cnn and digits-cnn have 2 dense layers, mnist-mlp 3, whose first has no dx, the
+     * residual networks 1 */
+    assert_int_equal(elements, 4 + 4 + 5 + 2 + 2 + 3);
+    expect_keys(keys);
 }
 
+/* linear on digits: 64 x 10 multiply-adds forward, as many for its only layer's weights. */
 static void test_step_prints_the_median_of_its_runs(void **state)
 {
     (void)state;
-    bench("step linear --data digits --devices host:2 --steps 3 --repeat 3");
-    double speed[3], median = 0;
+    bench("step linear --data digits --devices host:2 --threads 1 --steps 3 --repeat 3");
+    double speed[3], median = 0, least = 0, most = 0;
     for (int r = 1; r <= 3; r++) {
         char number[16];
-        double ms = 0;
+        double ms = 0, gflops = 0, share = -1, part[7], sum = 0;
         snprintf(number, sizeof number, "%d  ", r);
-        assert_int_equal(sscanf(row(number), "3 %lf %lf", &speed[r - 1], &ms), 2);
-        assert_true(speed[r - 1] > 0 && ms > 0);
+        assert_int_equal(sscanf(row(number), "3 %lf %lf %lf %lf%% %lf %lf %lf %lf %lf %lf %lf",
+                                &speed[r - 1], &ms, &gflops, &share, &part[0], &part[1], &part[2],
+                                &part[3], &part[4], &part[5], &part[6]), 11);
+        assert_true(speed[r - 1] > 0 && ms > 0 && share >= 0);
+        const double want = 2 * 2 * 640 * speed[r - 1] * 1e-9;
+        assert_true(gflops > 0.9 * want - 0.01 && gflops < 1.1 * want + 0.01);
+        for (int i = 0; i < 7; i++) sum += part[i];
+        assert_true(sum > 96 && sum < 104); /* seven percentages, each rounded */
     }
-    assert_int_equal(sscanf(row("# median:"), "%lf samples/s", &median), 1);
+    assert_int_equal(sscanf(row("# median:"), "%lf samples/s (%lf to %lf)", &median, &least,
+                            &most), 3);
     int below = 0, equal = 0;
     for (int r = 0; r < 3; r++) {
         below += speed[r] < median;
         equal += speed[r] == median;
+        assert_true(least <= speed[r] && speed[r] <= most);
     }
     assert_true(equal >= 1 && below <= 1 && below + equal >= 2);
-    expect_text("# global 32 = 2 x 16; ring: host devices; 3 repetitions");
-    bench("step linear --data digits --steps 2 --repeat 2 --json");
+    expect_text("# global 32 = 2 x 16; ring: host devices; 3 repetitions\n");
+    expect_text("# 0.00256 MFLOP a sample; 5 steps before those that count\n");
+}
+
+static void test_step_prints_json_that_can_be_read(void **state)
+{
+    (void)state;
+    static const char *const keys[] = { "settle", "flops_per_sample", "input_s", "copy_s",
+                                        "forward_s", "backward_s", "exchange_s", "update_s",
+                                        "rest_s", "peak_gflops", "least", "most", "gflops",
+                                        "share", NULL };
+    bench("step linear --data digits --steps 2 --repeat 2 --settle 1 --json");
     int elements = 0, zeros = 0;
     read_json(&elements, &zeros);
     assert_int_equal(elements, 1 + 2); /* devices, runs */
+    expect_keys(keys);
+    expect_text("\"steps\":2,");
+}
+
+/* Two epochs of 45 steps; the ends of epochs within them are no time of steps. */
+static void test_steps_counted_by_epochs_lack_the_first_ones(void **state)
+{
+    (void)state;
+    bench("step linear --data digits --epochs 2 --repeat 1 --settle 7 --json");
+    expect_text("\"steps\":83,");
+    program_run_with(&run, "", "bench step linear --data digits --epochs 1 --settle 45");
+    PROGRAM_MUST_END(&run, "no step left", 2, "so none counts", NULL);
 }
 
 int main(void)
@@ -200,8 +261,11 @@ int main(void)
         cmocka_unit_test(test_allreduce_prints_a_row_per_size),
         cmocka_unit_test(test_allreduce_prints_json_that_can_be_read),
         cmocka_unit_test(test_gemm_and_conv_time_the_layers_of_the_models),
+        cmocka_unit_test(test_a_shape_that_many_layers_have_is_timed_once),
         cmocka_unit_test(test_gemm_prints_json_that_can_be_read),
         cmocka_unit_test(test_step_prints_the_median_of_its_runs),
+        cmocka_unit_test(test_step_prints_json_that_can_be_read),
+        cmocka_unit_test(test_steps_counted_by_epochs_lack_the_first_ones),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
