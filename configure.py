@@ -31,8 +31,9 @@ SOURCES = {
     "collectives": ("all_reduce bucket comm comm_create gather ledger link overdue "
                     "reduce_direct reduce_ring rendezvous ring ring_describe tree"),
     "io": ("augment augment_pixels checkpoint checkpoint_header csv data_file dataset "
-           "dataset_cifar dataset_csv dataset_digits dataset_idx dataset_npy dataset_report "
-           "dataset_scale dataset_spec json new_file pipeline png run_folder sampler"),
+           "dataset_cifar dataset_csv dataset_digits dataset_idx dataset_npy dataset_read "
+           "dataset_report dataset_scale dataset_spec json new_file pipeline png run_folder "
+           "sampler"),
     "train": ("apply backward best builtin callbacks class_weights compare config "
               "config_schedule config_value environment evaluate explain folder forward "
               "gradient_plan guard loss machine memory metrics model_describe model_init "

@@ -15,8 +15,8 @@
  *
  * A channel's mean is (float)(sum / pixels), the sum being the flat sum in double of
  * docs/numerics.md 1.3. Of bytes it is a whole number below 2^53 however it is added up, so it is
- * added up in integers: LANES neighbouring bytes at a time, lane l belonging to channel l mod C where C divides
- * LANES.
+ * added up in integers: LANES neighbouring bytes at a time, lane l belonging to channel l mod C
+ * where C divides LANES.
  */
 #include "io/augment_pixels.h"
 

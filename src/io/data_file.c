@@ -133,6 +133,7 @@ static ls_status map_descriptor(int descriptor, ls_data_file *file)
         return ls_fail(LS_ERR_FORMAT, "%s: cannot be mapped: %s", file->path, strerror(errno));
     }
     file->data = map;
+    file->descriptor = descriptor;
     return LS_OK;
 }
 
@@ -147,7 +148,7 @@ ls_status ls_data_file_open(const char *path, const char *expected, ls_data_file
                                  : ls_fail(LS_ERR_FORMAT, "%s: %s", path, strerror(errno));
     } else {
         status = map_descriptor(descriptor, &file);
-        close(descriptor);
+        if (!file.data) close(descriptor);
     }
     if (status == LS_OK) status = check_contents(&file, expected);
     if (status == LS_OK) {
@@ -160,7 +161,10 @@ ls_status ls_data_file_open(const char *path, const char *expected, ls_data_file
 
 void ls_data_file_close(ls_data_file *file)
 {
-    if (file->data) munmap((void *)file->data, file->bytes);
+    if (file->data) {
+        munmap((void *)file->data, file->bytes);
+        close(file->descriptor);
+    }
     free(file->path);
     *file = (ls_data_file){ .path = NULL };
 }
@@ -169,12 +173,25 @@ void ls_data_file_expect(const ls_data_file *file, bool in_order)
 {
     if (!file->data) return;
     (void)madvise((void *)file->data, file->bytes, in_order ? MADV_SEQUENTIAL : MADV_RANDOM);
+    (void)posix_fadvise(file->descriptor, 0, 0,
+                        in_order ? POSIX_FADV_SEQUENTIAL : POSIX_FADV_RANDOM);
+}
+
+static size_t offset_of(const ls_data_file *file, const void *at)
+{
+    return (size_t)((const unsigned char *)at - file->data);
+}
+
+void ls_data_file_want(const ls_data_file *file, const void *at, size_t bytes)
+{
+    (void)posix_fadvise(file->descriptor, (off_t)offset_of(file, at), (off_t)bytes,
+                        POSIX_FADV_WILLNEED);
 }
 
 /* Advice is on whole units. A page that is read for the first time brings along those around it
  * that the system has at hand, 16 of 4 KiB, aligned: so a unit is as many. Bytes beside those that
  * were asked for come back from the file when they are read. */
-static void advise(const ls_data_file *file, const void *at, size_t bytes, int advice)
+void ls_data_file_forget(const ls_data_file *file, const void *at, size_t bytes)
 {
     const size_t unit = (size_t)16 * (size_t)sysconf(_SC_PAGESIZE);
     const uintptr_t first = (uintptr_t)file->data, last = first + file->bytes;
@@ -182,17 +199,23 @@ static void advise(const ls_data_file *file, const void *at, size_t bytes, int a
     uintptr_t end = ((uintptr_t)at + bytes) / unit * unit + unit;
     if (begin < first) begin = first; /* where a map begins, a page does */
     if (end > last) end = last;
-    (void)madvise((void *)begin, end - begin, advice);
+    (void)madvise((void *)begin, end - begin, MADV_DONTNEED);
 }
 
-void ls_data_file_want(const ls_data_file *file, const void *at, size_t bytes)
+void ls_data_file_read(const ls_data_file *file, const void *at, size_t bytes, void *to)
 {
-    advise(file, at, bytes, MADV_WILLNEED);
-}
-
-void ls_data_file_forget(const ls_data_file *file, const void *at, size_t bytes)
-{
-    advise(file, at, bytes, MADV_DONTNEED);
+    unsigned char *next = to;
+    size_t offset = offset_of(file, at);
+    while (bytes > 0) {
+        const ssize_t taken = pread(file->descriptor, next, bytes, (off_t)offset);
+        if (taken < 0 && errno == EINTR) continue;
+        if (taken <= 0) break;
+        next += taken;
+        offset += (size_t)taken;
+        bytes -= (size_t)taken;
+    }
+    /* What cannot be read from the file is read from its map, and fails as a read there fails. */
+    memcpy(next, file->data + offset, bytes);
 }
 
 bool ls_data_file_is_there(const char *path)

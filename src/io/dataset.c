@@ -255,19 +255,14 @@ static ls_status finish_parts(ls_dataset *dataset)
     return warn_of_classes(dataset);
 }
 
-static size_t store_bytes(ls_store store)
-{
-    return store == LS_STORE_F64 ? sizeof(double) : store == LS_STORE_F32 ? sizeof(float) : 1;
-}
-
 static void identify_part(const ls_dataset *dataset, ls_part part, ls_sha256 *sha)
 {
     const ls_part_data *data = &dataset->part[part];
     const size_t count = dataset->info.count[part];
-    const size_t bytes = ls_dataset_elements(dataset) * store_bytes(dataset->store);
+    const size_t bytes = ls_dataset_stored_bytes(dataset);
     for (size_t i = 0; i < count; i++) {
         ls_sha256_update(sha, ls_dataset_sample(dataset, part, i), bytes);
-        ls_dataset_walked(dataset, part, data->kept ? data->kept[i] : i);
+        ls_dataset_walked(dataset, part, i);
     }
     if (data->label) ls_sha256_update(sha, data->label, count * sizeof *data->label);
     if (data->target) {

@@ -83,6 +83,12 @@ void ls_dataset_read(const ls_dataset *dataset, ls_part part, size_t index, floa
 void ls_dataset_read_raw(const ls_dataset *dataset, ls_part part, size_t index, void *x);
 size_t ls_dataset_raw_bytes(const ls_dataset_info *info); /* of a sample. Pure. */
 
+/* Bytes of a sample where it is stored: what reading one reads. */
+size_t ls_dataset_stored_bytes(const ls_dataset *dataset);
+
+/* A sample will be read soon: have the system bring it in, if it is one of a large file. */
+void ls_dataset_want(const ls_dataset *dataset, ls_part part, size_t index);
+
 /* The same before it is scaled: bytes (U8), or floats that ls_dataset_scale scales in place. */
 void ls_dataset_read_stored(const ls_dataset *dataset, ls_part part, size_t index, void *x);
 void ls_dataset_scale(const ls_dataset *dataset, float *x);

@@ -130,6 +130,7 @@ static ls_status read_labels(ls_dataset *dataset, const release *r, size_t used,
         data->label[first + i] = label;
         LS_TRY(check_labels(dataset, r, file, i, &good));
         if (!good) LS_TRY(ls_dataset_leave_out(dataset, part, first + i));
+        ls_dataset_walked(dataset, part, first + i);
     }
     if (!all_equal || count == 1) return LS_OK;
     return ls_dataset_warn(dataset, "%s: all %zu labels are %d", file->path, count,

@@ -7,6 +7,7 @@
  *
  *     spec -> dataset_spec.c -> format's open (dataset_<format>.c) -> dataset.c
  *                                                                     dataset_scale.c
+ *                                                                     dataset_read.c
  *                                                                     dataset_report.c
  *
  * Only dataset*.c and their tests include this header.
@@ -164,7 +165,7 @@ LS_MUST_USE ls_status ls_dataset_warn(ls_dataset *dataset, const char *format, .
 LS_MUST_USE ls_status ls_dataset_read_csv(ls_dataset *dataset, const char *name, const char *text,
                                           size_t bytes);
 
-/* -- dataset_scale.c ------------------------------------------------------------------------- */
+/* -- dataset_scale.c, dataset_read.c ----------------------------------------------------------- */
 
 /* Read scale=, before any file is opened. Errors: ARGUMENT. */
 LS_MUST_USE ls_status ls_dataset_parse_scale(ls_dataset *dataset);
@@ -182,9 +183,9 @@ size_t ls_dataset_elements(const ls_dataset *dataset); /* numbers per sample */
 /* Stored sample of `index`: its first byte. */
 const unsigned char *ls_dataset_sample(const ls_dataset *dataset, ls_part part, size_t index);
 
-/* For a walk through all stored samples of a part in order: `stored` is done with. Every few
- * megabytes what is behind it need not stay resident. */
-void ls_dataset_walked(const ls_dataset *dataset, ls_part part, size_t stored);
+/* For a walk through all samples of a part in order: `index` is done with. Every few megabytes
+ * what is behind it need not stay resident. */
+void ls_dataset_walked(const ls_dataset *dataset, ls_part part, size_t index);
 
 /* Extremes, mean and population standard deviation of the stored numbers of a part, each divided by
  * `unit`: in double, two passes, flat sums (docs/numerics.md 1.3) in the order sample, row, column,

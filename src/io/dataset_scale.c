@@ -17,66 +17,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cpu_bytes.h"
 #include "io/dataset_internal.h"
 #include "numerics.h"
 
 /* -- stored numbers -------------------------------------------------------------------------- */
-
-size_t ls_dataset_elements(const ls_dataset *dataset)
-{
-    const ls_dataset_info *info = &dataset->info;
-    return info->height * info->width * info->channels;
-}
-
-/* The run that holds a stored sample; *stored becomes its place there. */
-static const ls_run *run_of(const ls_dataset *dataset, ls_part part, size_t *stored)
-{
-    const ls_run *run = dataset->part[part].run;
-    while (*stored >= run->count) *stored -= run++->count;
-    return run;
-}
-
-static size_t stored_index(const ls_dataset *dataset, ls_part part, size_t index)
-{
-    const uint32_t *kept = dataset->part[part].kept;
-    return kept ? kept[index] : index;
-}
-
-const unsigned char *ls_dataset_sample(const ls_dataset *dataset, ls_part part, size_t index)
-{
-    size_t stored = stored_index(dataset, part, index);
-    const ls_run *run = run_of(dataset, part, &stored);
-    return run->x + stored * run->stride;
-}
-
-void ls_dataset_walked(const ls_dataset *dataset, ls_part part, size_t stored)
-{
-    const size_t window = (size_t)8 << 20;
-    const ls_run *run = run_of(dataset, part, &stored);
-    const size_t begin = stored * run->stride, end = begin + run->stride;
-    if (!run->passing || begin / window == end / window) return;
-    const size_t from = begin / window * window;
-    ls_data_file_forget(run->passing, run->x + from, end - from);
-}
-
-/* A sample on its own, of a run that may be read in passing: before and after reading it. */
-static const unsigned char *begin_sample(const ls_dataset *dataset, ls_part part, size_t index)
-{
-    size_t stored = stored_index(dataset, part, index);
-    const ls_run *run = run_of(dataset, part, &stored);
-    const unsigned char *x = run->x + stored * run->stride;
-    if (run->passing) ls_data_file_want(run->passing, x, run->stride);
-    return x;
-}
-
-static void end_sample(const ls_dataset *dataset, ls_part part, size_t index)
-{
-    size_t stored = stored_index(dataset, part, index);
-    const ls_run *run = run_of(dataset, part, &stored);
-    if (!run->passing) return;
-    ls_data_file_forget(run->passing, run->x + stored * run->stride, run->stride);
-}
 
 static float float_at(const unsigned char *x, size_t i)
 {
@@ -134,7 +78,7 @@ static void walk_sums(const ls_dataset *dataset, ls_part part, size_t begin, siz
                 ls_flat_add_f64(&sum[k], mean ? (v - mean[k]) * (v - mean[k]) : v);
             }
         }
-        ls_dataset_walked(dataset, part, stored_index(dataset, part, n));
+        ls_dataset_walked(dataset, part, n);
     }
     for (size_t k = 0; k < sums; k++) total[k] = ls_flat_end_f64(&sum[k]);
 }
@@ -250,76 +194,41 @@ void ls_scale_name(const ls_scale *scale, char *text, size_t bytes)
     }
 }
 
-/* -- reading --------------------------------------------------------------------------------- */
+/* -- scaling a sample ------------------------------------------------------------------------ */
 
-/* The bytes of a u8 sample, [pixels, C]. */
-static void read_bytes(const ls_dataset *dataset, const unsigned char *from, unsigned char *x)
-{
-    const size_t C = dataset->info.channels;
-    const size_t pixels = dataset->info.height * dataset->info.width;
-    if (dataset->store == LS_STORE_U8) {
-        memcpy(x, from, pixels * C);
-        return;
-    }
-    if (C == 3) {
-        ls_planes_join_here()(from, pixels, x);
-        return;
-    }
-    for (size_t c = 0; c < C; c++) {
-        for (size_t p = 0; p < pixels; p++) x[p * C + c] = from[c * pixels + p];
-    }
-}
+enum { LANES = 48 }; /* 1, 2, 3, 4, 6 and 8 channels divide it */
 
-void ls_dataset_read(const ls_dataset *dataset, ls_part part, size_t index, float *x)
+/* (v - mean) / std. Where C divides LANES the statistics are laid out for that many neighbouring
+ * numbers, which then are all alike. */
+static void standardise(const ls_scale *scale, float *x, size_t count, size_t C)
 {
-    const unsigned char *from = begin_sample(dataset, part, index);
-    const ls_scale *scale = &dataset->scale;
-    const size_t C = dataset->info.channels;
-    const size_t pixels = dataset->info.height * dataset->info.width;
-    for (size_t p = 0; p < pixels; p++) {
-        for (size_t c = 0; c < C; c++) {
-            const float v = stored_at(dataset->store, from, p, pixels, c, C);
-            x[p * C + c] = scale->table ? scale->table[c * 256 + (size_t)v] : scaled(scale, v, c);
-        }
+    double mean_of[LANES], std_of[LANES];
+    const double *mean = scale->mean, *std = scale->std;
+    size_t period = C;
+    if (LANES % C == 0) {
+        for (size_t l = 0; l < LANES; l++) mean_of[l] = mean[l % C];
+        for (size_t l = 0; l < LANES; l++) std_of[l] = std[l % C];
+        mean = mean_of;
+        std = std_of;
+        period = LANES;
     }
-    end_sample(dataset, part, index);
-}
-
-size_t ls_dataset_raw_bytes(const ls_dataset_info *info)
-{
-    const size_t elements = info->height * info->width * info->channels;
-    return info->element == LS_ELEMENT_U8 ? elements : elements * sizeof(float);
-}
-
-void ls_dataset_read_stored(const ls_dataset *dataset, ls_part part, size_t index, void *x)
-{
-    const unsigned char *from = begin_sample(dataset, part, index);
-    const size_t C = dataset->info.channels;
-    const size_t pixels = dataset->info.height * dataset->info.width;
-    if (dataset->info.element == LS_ELEMENT_U8) {
-        read_bytes(dataset, from, x);
-    } else {
-        float *v = x;
-        for (size_t i = 0; i < pixels * C; i++) {
-            v[i] = stored_at(dataset->store, from, i / C, pixels, i % C, C);
-        }
+    for (size_t begin = 0; begin < count; begin += period) {
+        const size_t left = count - begin, n = left < period ? left : period;
+        float *v = x + begin;
+        for (size_t i = 0; i < n; i++) v[i] = (float)(((double)v[i] - mean[i]) / std[i]);
     }
-    end_sample(dataset, part, index);
 }
 
 void ls_dataset_scale(const ls_dataset *dataset, float *x)
 {
-    const size_t C = dataset->info.channels;
-    const size_t pixels = dataset->info.height * dataset->info.width;
-    for (size_t i = 0; i < pixels * C; i++) x[i] = scaled(&dataset->scale, x[i], i % C);
-}
-
-void ls_dataset_read_raw(const ls_dataset *dataset, ls_part part, size_t index, void *x)
-{
-    if (dataset->info.element == LS_ELEMENT_U8) {
-        ls_dataset_read_stored(dataset, part, index, x);
-    } else {
-        ls_dataset_read(dataset, part, index, x);
+    const ls_scale *scale = &dataset->scale;
+    const size_t C = dataset->info.channels, count = ls_dataset_elements(dataset);
+    if (scale->table) {
+        for (size_t i = 0; i < count; i++) x[i] = scale->table[i % C * 256 + (size_t)x[i]];
+    } else if (scale->kind == LS_SCALE_DIVIDE) {
+        for (size_t i = 0; i < count; i++) x[i] = (float)((double)x[i] / scale->divisor);
+    } else if (scale->kind == LS_SCALE_STANDARD) {
+        standardise(scale, x, count, C); /* the unit of what has no table is 1 */
     }
 }
 

@@ -258,6 +258,61 @@ static void test_standard_scale_uses_the_training_part_and_spares_constant_field
     ls_dataset_close(d);
 }
 
+/* Rows of `fields` numbers, stored as `kind`: u1, f4 or f8; each field of another size. */
+static void check_fields(const char *kind, size_t fields)
+{
+    enum { COUNT = 9, FIELDS_MAX = 100 };
+    static unsigned char stored[COUNT * FIELDS_MAX * sizeof(double)];
+    const unsigned char label[COUNT] = { 0, 1, 0, 1, 0, 1, 0, 1, 0 };
+    const size_t bytes = (size_t)(kind[1] - '0');
+    double v[COUNT * FIELDS_MAX];
+    char header[128];
+    for (size_t i = 0; i < COUNT * fields; i++) {
+        const unsigned char byte = (unsigned char)(i * 37 + i * i);
+        const double wide = ldexp(byte, (int)(i % fields)) / 3 - 7;
+        const float narrow = (float)wide;
+        v[i] = bytes == 1 ? byte : (double)narrow; /* doubles become floats when they are read */
+        memcpy(stored + i * bytes, bytes == 1 ? (const void *)&byte : bytes == 4
+               ? (const void *)&narrow : (const void *)&wide, bytes);
+    }
+    snprintf(header, sizeof header, "{'descr': '%s%s', 'fortran_order': False, "
+             "'shape': (9, %zu)}", bytes == 1 ? "|" : "<", kind, fields);
+    data_folder_npy(folder, "x.npy", header, stored, COUNT * fields * bytes);
+    data_folder_npy(folder, "y.npy", "{'descr': '|u1', 'fortran_order': False, 'shape': (9,)}",
+                    label, sizeof label);
+    ls_dataset *d = must_open("npy:%s/x.npy,%s/y.npy,scale=standard", data_folder_path(folder),
+                              data_folder_path(folder));
+    assert_int_equal(ls_dataset_stored_bytes(d), fields * bytes);
+    const double unit = bytes == 1 ? 255 : 1;
+    for (size_t c = 0; c < fields; c++) {
+        ls_range range;
+        ls_dataset_range(d, LS_PART_TRAIN, c, 1, unit, &range);
+        for (size_t n = 0; n < COUNT; n++) {
+            float x[FIELDS_MAX], raw[FIELDS_MAX];
+            const double number = v[n * fields + c];
+            ls_dataset_read(d, LS_PART_TRAIN, n, x);
+            ls_dataset_read_raw(d, LS_PART_TRAIN, n, raw);
+            if (x[c] != (float)((number / unit - range.mean) / (range.std > 0 ? range.std : 1)))
+                fail_msg("%s, %zu fields, sample %zu, field %zu", kind, fields, n, c);
+            assert_memory_equal(x, raw, fields * sizeof *x);
+            ls_dataset_read_stored(d, LS_PART_TRAIN, n, raw);
+            assert_true(raw[c] == (float)number);
+        }
+    }
+    ls_dataset_close(d);
+}
+
+static void test_each_of_any_number_of_fields_is_scaled_by_its_own_statistics(void **state)
+{
+    (void)state;
+    static const size_t fields[] = { 1, 2, 3, 4, 5, 6, 7, 8, 11, 16, 47, 48, 49, 96, 97, 100 };
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        check_fields("u1", fields[i]);
+        check_fields("f4", fields[i]);
+        check_fields("f8", fields[i]);
+    }
+}
+
 static void test_bytes_are_standardised_by_a_table_per_channel(void **state)
 {
     (void)state;
@@ -431,6 +486,7 @@ int main(void)
         cmocka_unit_test(test_all_other_data_travel_as_scaled_floats),
         cmocka_unit_test(test_statistics_are_flat_sums_of_two_passes),
         cmocka_unit_test(test_standard_scale_uses_the_training_part_and_spares_constant_fields),
+        cmocka_unit_test(test_each_of_any_number_of_fields_is_scaled_by_its_own_statistics),
         cmocka_unit_test(test_bytes_are_standardised_by_a_table_per_channel),
         cmocka_unit_test(test_the_identity_is_of_the_contents),
         cmocka_unit_test(test_the_report_names_counts_classes_ranges_and_warnings),

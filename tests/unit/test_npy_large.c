@@ -4,7 +4,8 @@
  *
  * The file is sparse: half a gigabyte of zeros that take no disk, with a few samples written. The
  * cases run in processes of their own, whose data segment is limited (maps of files do not count
- * there, what is allocated does); what is resident, maps included, is asked of the system.
+ * there, what is allocated does); what is resident, maps included, is asked of the system. Files of
+ * floats, of doubles and of CIFAR-10's planes go the same way.
  */
 #include "support/test.h"
 
@@ -61,6 +62,7 @@ static int make_files(void **state)
     assert_int_equal(setenv("LARGE_SPEC", path, 1), 0);
     snprintf(path, sizeof path, "%s/far.model", data_folder_path(folder));
     assert_int_equal(setenv("LARGE_MODEL", path, 1), 0);
+    assert_int_equal(setenv("LARGE_FOLDER", data_folder_path(folder), 1), 0);
     return 0;
 }
 
@@ -116,6 +118,122 @@ static int case_read(void)
     return 0;
 }
 
+enum { PLANES = 3072, NUMBERS = 4097 }; /* more doubles than are decoded in one piece */
+
+/* Write at byte `at` of a sparse file; a file of `bytes` bytes. */
+static void write_at(FILE *file, size_t at, const void *x, size_t bytes)
+{
+    if (fseek(file, (long)at, SEEK_SET) != 0 || fwrite(x, 1, bytes, file) != bytes) abort();
+}
+
+static void end_file(FILE *file, size_t bytes)
+{
+    if (fflush(file) != 0 || ftruncate(fileno(file), (off_t)bytes) != 0) abort();
+    if (fclose(file) != 0) abort();
+}
+
+/* `samples` rows of NUMBERS floats (bytes 4) or doubles (8): zeros, but for the last row. */
+static void write_numbers(const char *name, size_t samples, size_t bytes)
+{
+    char path[1024], header[HEADER + 1];
+    snprintf(path, sizeof path, "%s/%s", getenv("LARGE_FOLDER"), name);
+    FILE *file = fopen(path, "wb");
+    if (!file) abort();
+    snprintf(header, sizeof header, "%-*s", HEADER, "");
+    const int chars = snprintf(header + 10, 100, "{'descr': '<f%zu', 'fortran_order': False, "
+                               "'shape': (%zu, %d), }", bytes, samples, NUMBERS);
+    header[10 + chars] = ' ';
+    memcpy(header, "\x93NUMPY\x01\x00\x76\x00", 10);
+    header[HEADER - 1] = '\n';
+    write_at(file, 0, header, HEADER);
+    for (int i = 0; i < NUMBERS; i++) {
+        const double wide = 0.1 * i;
+        const float narrow = (float)wide;
+        write_at(file, HEADER + (samples - 1) * NUMBERS * bytes + (size_t)i * bytes,
+                 bytes == 8 ? (const void *)&wide : (const void *)&narrow, bytes);
+    }
+    end_file(file, HEADER + samples * NUMBERS * bytes);
+}
+
+/* The last row counts in tenths, and is divided by 255 when it is fed; all others are zeros. */
+static int read_numbers(const char *name, size_t samples)
+{
+    static float x[NUMBERS];
+    char spec[2100];
+    ls_dataset *d = NULL;
+    snprintf(spec, sizeof spec, "npy:%s/%s,%s/%s-y.npy,scale=255", getenv("LARGE_FOLDER"), name,
+             getenv("LARGE_FOLDER"), name);
+    CHECK_OK(ls_dataset_open(spec, &d));
+    CHECK(ls_dataset_describe(d)->count[LS_PART_TRAIN] == samples);
+    ls_dataset_want(d, LS_PART_TRAIN, samples - 1);
+    ls_dataset_read_raw(d, LS_PART_TRAIN, samples - 1, x);
+    for (int i = 0; i < NUMBERS; i++) {
+        CHECK(x[i] == (float)((double)(float)(0.1 * i) / 255));
+    }
+    for (size_t n = 0; n < samples - 1; n += 101) {
+        ls_dataset_read_stored(d, LS_PART_TRAIN, n, x);
+        CHECK(x[0] == 0 && x[NUMBERS - 1] == 0);
+    }
+    CHECK(resident_bytes("VmHWM:") < RESIDENT_BYTES);
+    ls_dataset_close(d);
+    return 0;
+}
+
+static void write_labels(const char *name, size_t samples)
+{
+    char path[1024], header[HEADER + 1];
+    snprintf(path, sizeof path, "%s/%s-y.npy", getenv("LARGE_FOLDER"), name);
+    FILE *file = fopen(path, "wb");
+    if (!file) abort();
+    snprintf(header, sizeof header, "%-*s", HEADER, "");
+    const int chars = snprintf(header + 10, 100, "{'descr': '|u1', 'fortran_order': False, "
+                               "'shape': (%zu,), }", samples);
+    header[10 + chars] = ' ';
+    memcpy(header, "\x93NUMPY\x01\x00\x76\x00", 10);
+    header[HEADER - 1] = '\n';
+    write_at(file, 0, header, HEADER);
+    end_file(file, HEADER + samples);
+}
+
+static int case_floats(void)
+{
+    enum { COUNT = 18000 }; /* 295 MB */
+    write_numbers("f4.npy", COUNT, sizeof(float));
+    write_labels("f4.npy", COUNT);
+    return read_numbers("f4.npy", COUNT);
+}
+
+static int case_doubles(void)
+{
+    enum { COUNT = 9000 };
+    write_numbers("f8.npy", COUNT, sizeof(double));
+    write_labels("f8.npy", COUNT);
+    return read_numbers("f8.npy", COUNT);
+}
+
+static int case_planes(void)
+{
+    enum { COUNT = 96000, RECORD = 1 + PLANES };
+    unsigned char record[RECORD], x[PLANES];
+    char path[1024];
+    ls_dataset *d = NULL;
+    snprintf(path, sizeof path, "%s/data_batch_1.bin", getenv("LARGE_FOLDER"));
+    FILE *file = fopen(path, "wb");
+    CHECK(file != NULL);
+    record[0] = 7;
+    for (int i = 0; i < PLANES; i++) record[1 + i] = (unsigned char)(i * i >> 4);
+    write_at(file, (size_t)(COUNT - 1) * RECORD, record, RECORD);
+    end_file(file, (size_t)COUNT * RECORD);
+    snprintf(path, sizeof path, "cifar10:%s", getenv("LARGE_FOLDER"));
+    CHECK_OK(ls_dataset_open(path, &d));
+    ls_dataset_read_raw(d, LS_PART_TRAIN, COUNT - 1, x);
+    for (int i = 0; i < PLANES; i++) CHECK(x[i] == record[1 + i % 3 * 1024 + i / 3]);
+    CHECK(ls_dataset_label(d, LS_PART_TRAIN, COUNT - 1) == 7);
+    CHECK(resident_bytes("VmHWM:") < RESIDENT_BYTES);
+    ls_dataset_close(d);
+    return 0;
+}
+
 static int case_train(void)
 {
     limit_memory(256 * MIB); /* a replica has room for 64 pictures, as floats */
@@ -148,14 +266,24 @@ static void test_a_training_on_it_needs_room_for_its_batches_alone(void **state)
     assert_case("train", "MALLOC_ARENA_MAX=1");
 }
 
+static void test_floats_doubles_and_planes_are_read_in_passing_too(void **state)
+{
+    (void)state;
+    assert_case("floats", "MALLOC_ARENA_MAX=1");
+    assert_case("doubles", "MALLOC_ARENA_MAX=1");
+    assert_case("planes", "MALLOC_ARENA_MAX=1");
+}
+
 int main(int argc, char **argv)
 {
     static const fresh_case cases[] = {
-        { "read", case_read }, { "train", case_train }, { NULL, NULL },
+        { "read", case_read },       { "train", case_train },   { "floats", case_floats },
+        { "doubles", case_doubles }, { "planes", case_planes }, { NULL, NULL },
     };
     fresh_main(argc, argv, cases);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_file_larger_than_the_memory_is_read_in_passing),
+        cmocka_unit_test(test_floats_doubles_and_planes_are_read_in_passing_too),
         cmocka_unit_test(test_a_training_on_it_needs_room_for_its_batches_alone),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);
