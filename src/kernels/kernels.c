@@ -89,21 +89,27 @@ ls_status ls_conv_input_gradient(ls_stream *stream, const ls_conv_input_gradient
     return ls_enqueued(stream, ls_kernels_of(stream)->conv_input_gradient(stream, args));
 }
 
-ls_status ls_conv_weight_gradient(ls_stream *stream, const ls_conv_weight_gradient_args *args)
+static ls_status check_weight_gradient(const char *op, const ls_conv_weight_gradient_args *args)
 {
     const ls_conv_shape *shape = &args->shape;
-    LS_TRY(check_conv("conv_weight_gradient", shape));
+    LS_TRY(check_conv(op, shape));
     const size_t floats =
         shape->filters * shape->kernel_height * shape->kernel_width * shape->channels;
-    LS_TRY(ls_check_fold("conv_weight_gradient", args->fold, floats, args->piece_stride));
+    LS_TRY(ls_check_fold(op, args->fold, floats, args->piece_stride));
     const size_t samples = args->fold->sample[args->fold->leaf_count];
     if (args->fold->leaf_count > 0 && shape->samples != samples) {
-        return ls_fail(LS_ERR_ARGUMENT, "conv_weight_gradient: %zu samples, the fold has %zu",
-                       shape->samples, samples);
+        return ls_fail(LS_ERR_ARGUMENT, "%s: %zu samples, the fold has %zu", op, shape->samples,
+                       samples);
     }
-    LS_CHECK_POINTER("conv_weight_gradient", shape->samples > 0, x);
-    LS_CHECK_POINTER("conv_weight_gradient", shape->samples > 0, dy);
-    LS_CHECK_POINTER("conv_weight_gradient", args->fold->leaf_count > 0, dw);
+    LS_CHECK_POINTER(op, shape->samples > 0, x);
+    LS_CHECK_POINTER(op, shape->samples > 0, dy);
+    LS_CHECK_POINTER(op, args->fold->leaf_count > 0, dw);
+    return LS_OK;
+}
+
+ls_status ls_conv_weight_gradient(ls_stream *stream, const ls_conv_weight_gradient_args *args)
+{
+    LS_TRY(check_weight_gradient("conv_weight_gradient", args));
     return ls_enqueued(stream, ls_kernels_of(stream)->conv_weight_gradient(stream, args));
 }
 
@@ -151,13 +157,35 @@ ls_status ls_max_pool(ls_stream *stream, const ls_max_pool_args *args)
     return ls_enqueued(stream, ls_kernels_of(stream)->max_pool(stream, args));
 }
 
+static ls_status check_max_pool_gradient(const char *op, const ls_max_pool_gradient_args *args)
+{
+    LS_TRY(check_max_pool(op, &args->shape));
+    LS_CHECK_POINTER(op, args->shape.samples > 0, dy);
+    LS_CHECK_POINTER(op, args->shape.samples > 0, place);
+    LS_CHECK_POINTER(op, args->shape.samples > 0, dx);
+    return LS_OK;
+}
+
 ls_status ls_max_pool_gradient(ls_stream *stream, const ls_max_pool_gradient_args *args)
 {
-    LS_TRY(check_max_pool("max_pool_gradient", &args->shape));
-    LS_CHECK_POINTER("max_pool_gradient", args->shape.samples > 0, dy);
-    LS_CHECK_POINTER("max_pool_gradient", args->shape.samples > 0, place);
-    LS_CHECK_POINTER("max_pool_gradient", args->shape.samples > 0, dx);
+    LS_TRY(check_max_pool_gradient("max_pool_gradient", args));
     return ls_enqueued(stream, ls_kernels_of(stream)->max_pool_gradient(stream, args));
+}
+
+ls_status ls_pooled_weight_gradient(ls_stream *stream, const ls_pooled_weight_gradient_args *args)
+{
+    static const char op[] = "pooled_weight_gradient";
+    const ls_conv_shape *conv = &args->conv.shape;
+    const ls_pool_shape *pool = &args->pool.shape;
+    LS_TRY(check_weight_gradient(op, &args->conv));
+    LS_TRY(check_max_pool_gradient(op, &args->pool));
+    if (conv->samples != pool->samples || conv->out_height != pool->height ||
+        conv->out_width != pool->width || conv->filters != pool->channels ||
+        args->conv.dy != args->pool.dx) {
+        return ls_fail(LS_ERR_ARGUMENT, "%s: the pooling's input is not the convolution's output",
+                       op);
+    }
+    return ls_enqueued(stream, ls_kernels_of(stream)->pooled_weight_gradient(stream, args));
 }
 
 ls_status ls_average_pool(ls_stream *stream, const ls_average_pool_args *args)

@@ -149,6 +149,15 @@ typedef struct {
     float *dx; /* [samples,height,width,channels] */
 } ls_average_pool_gradient_args;
 
+/* Gradients of the parameters of a convolution of which only a max pooling reads the output: what
+ * max_pool_gradient leaves in pool.dx, which is conv.dy, given to conv_weight_gradient, and to
+ * batch_sum for the bias. Afterwards pool.dx holds anything: it is room, which may be used. */
+typedef struct {
+    ls_conv_weight_gradient_args conv;
+    ls_max_pool_gradient_args pool;
+    float *db; /* piece p at db + p * conv.piece_stride; NULL: no bias */
+} ls_pooled_weight_gradient_args;
+
 /* -- whole buffers ----------------------------------------------------------------------------- */
 
 /* out = LS_DIGEST_START + sum over i of (2 i + 1) * word(x[i]) mod 2^64, word = the 32 bits, a NaN
@@ -197,6 +206,7 @@ typedef struct {
     X(max_pool_gradient)                                                                          \
     X(average_pool)                                                                               \
     X(average_pool_gradient)                                                                      \
+    X(pooled_weight_gradient)                                                                     \
     LS_ELEMENTWISE_KERNELS(X)                                                                     \
     LS_LOSS_KERNELS(X)                                                                            \
     LS_ARENA_KERNELS(X)                                                                           \

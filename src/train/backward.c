@@ -60,10 +60,9 @@ static ls_conv_shape dense_as_conv(const ls_layer *layer)
     };
 }
 
-/* Sums of the kernel's and the bias's gradients over the pass's samples. */
-static ls_status parameter_gradients(const visit *v)
+static ls_conv_weight_gradient_args weight_gradient_args(const visit *v)
 {
-    ls_replica *r = v->r;
+    const ls_replica *r = v->r;
     const ls_layer *layer = v->layer;
     ls_conv_weight_gradient_args args = {
         .shape = layer->op == LS_OP_CONV ? layer->conv : dense_as_conv(layer),
@@ -72,6 +71,50 @@ static ls_status parameter_gradients(const visit *v)
         .piece_stride = r->config->model->arena_floats,
     };
     args.shape.samples = v->input->samples;
+    return args;
+}
+
+/* Are the gradients of the parameters of layer `l` made from that of the pooling after it? In the
+ * classes of 16 bits dy is made, so that the op has room in fp32. */
+static bool skips_pooling(const ls_replica *r, int l)
+{
+    return r->backward.step[l].feeds_pooling && r->config->precision == LS_PRECISION_F32
+           && ls_gradient_plan_trains(&r->backward, r->config->model, r->config->rule, l);
+}
+
+/* A max pooling's, all but dy and dx. */
+static ls_status pooling_args(const visit *v, ls_max_pool_gradient_args *args)
+{
+    *args = (ls_max_pool_gradient_args){ .shape = v->layer->pool, .place = v->r->place[v->l] };
+    args->shape.samples = v->input->samples;
+    if (!v->r->backward.step[v->layer->input[0]].comes_masked) return LS_OK;
+    return ls_storage_read(v->r, v->r->view[v->l], floats_out(v), LS_SCRATCH_A, &args->relu_y);
+}
+
+/* The next layer's gradient has left its slot to be read: it is visited just before this one, and
+ * wrote nothing. */
+static ls_status pooled_parameter_gradients(const visit *v)
+{
+    ls_replica *r = v->r;
+    const visit pooling = { .r = r, .input = v->input, .fold = v->fold, .l = v->l + 1,
+                            .layer = v->layer + 1, .step = v->step + 1 };
+    ls_pooled_weight_gradient_args args = { .conv = weight_gradient_args(v) };
+    LS_TRY(read_input(v, 0, LS_SCRATCH_A, &args.conv.x));
+    LS_TRY(pooling_args(&pooling, &args.pool));
+    LS_TRY(read_gradient(&pooling, LS_SCRATCH_B, &args.pool.dy));
+    args.pool.dx = r->gradient_slot[v->step->dy].at;
+    args.conv.dy = args.pool.dx;
+    if (v->layer->bias >= 0) args.db = gradient_of(r, v->layer->bias);
+    return ls_pooled_weight_gradient(&r->compute, &args);
+}
+
+/* Sums of the kernel's and the bias's gradients over the pass's samples. */
+static ls_status parameter_gradients(const visit *v)
+{
+    ls_replica *r = v->r;
+    const ls_layer *layer = v->layer;
+    if (skips_pooling(r, v->l)) return pooled_parameter_gradients(v);
+    ls_conv_weight_gradient_args args = weight_gradient_args(v);
     LS_TRY(read_input(v, 0, LS_SCRATCH_A, &args.x));
     LS_TRY(read_gradient(v, LS_SCRATCH_B, &args.dy));
     LS_TRY(ls_conv_weight_gradient(&r->compute, &args));
@@ -123,12 +166,11 @@ static ls_status dense_input(const visit *v, const float *dy, float *dx)
 static ls_status pool_input(const visit *v, const float *dy, float *dx)
 {
     if (v->layer->op == LS_OP_MAX_POOL) {
-        ls_max_pool_gradient_args args = { .shape = v->layer->pool, .dy = dy,
-                                           .place = v->r->place[v->l], .dx = dx };
-        args.shape.samples = v->input->samples;
-        if (v->r->backward.step[v->layer->input[0]].comes_masked)
-            LS_TRY(ls_storage_read(v->r, v->r->view[v->l], floats_out(v), LS_SCRATCH_A,
-                                   &args.relu_y));
+        if (skips_pooling(v->r, v->layer->input[0])) return LS_OK;
+        ls_max_pool_gradient_args args;
+        LS_TRY(pooling_args(v, &args));
+        args.dy = dy;
+        args.dx = dx;
         return ls_max_pool_gradient(&v->r->compute, &args);
     }
     ls_average_pool_gradient_args args = { .shape = v->layer->pool, .dy = dy, .dx = dx };

@@ -40,6 +40,9 @@ typedef struct {
     int masked; /* slot of what the layer's own relu lets through; dy where it may be overwritten,
                    and where there is no relu */
     bool comes_masked; /* the relu's mask is applied by the max pooling that dy comes from */
+    bool feeds_pooling; /* a convolution of which only the next layer, a max pooling, reads the
+                           output, and whose input gets no gradient: its parameters' gradients can
+                           be made from that of the pooling's output, and dy need not be */
     ls_gradient_move input[LS_LAYER_INPUTS_MAX];
 } ls_gradient_step;
 

@@ -108,35 +108,56 @@ static void test_a_tensor_may_feed_several_layers(void **state)
              "concat from c a b\n dense 2\nloss mse\n");
 }
 
-static bool is_masked_at(const char *text, int l)
+/* The plan's step of a layer. */
+static ls_gradient_step step_at(const char *text, int l)
 {
     ls_model model = parse(text);
     ls_gradient_plan plan;
     assert_int_equal(ls_gradient_plan_init(&plan, &model, NULL), LS_OK);
-    const bool masked = plan.step[l].comes_masked;
+    const ls_gradient_step step = plan.step[l];
     ls_gradient_plan_free(&plan);
     ls_model_free(&model);
-    return masked;
+    return step;
 }
+
+#define END "flatten\ndense 3\nloss mse\n"
 
 static void test_a_relu_that_only_a_max_pooling_reads_is_masked_by_it(void **state)
 {
     (void)state;
-    assert_true(is_masked_at("input 8x8x3\nconv 4 3x3 relu\nmaxpool 2x2\nflatten\ndense 3\n"
-                             "loss mse\n", 1));
-    assert_true(is_masked_at("input 8x8x3\nc = conv 4 3x3 relu\np = maxpool 2x2\n"
-                             "unused = conv 4 3x3 from c\nflatten from p\ndense 3\n"
-                             "loss mse\n", 1));
+    assert_true(step_at("input 8x8x3\nconv 4 3x3 relu\nmaxpool 2x2\n" END, 1).comes_masked);
+    assert_true(step_at("input 8x8x3\nc = conv 4 3x3 relu\np = maxpool 2x2\n"
+                        "unused = conv 4 3x3 from c\nflatten from p\ndense 3\nloss mse\n", 1)
+                    .comes_masked);
     static const char *const none[] = {
-        "input 8x8x3\nconv 4 3x3\nmaxpool 2x2\nflatten\ndense 3\nloss mse\n",
-        "input 8x8x3\nconv 4 3x3 relu\navgpool 2x2\nflatten\ndense 3\nloss mse\n",
+        "input 8x8x3\nconv 4 3x3\nmaxpool 2x2\n" END,
+        "input 8x8x3\nconv 4 3x3 relu\navgpool 2x2\n" END,
         "input 8x8x3\nc = conv 4 3x3 relu\np = maxpool 3x3 stride=1 pad=same from c\n"
-        "add from p c\nflatten\ndense 3\nloss mse\n",
+        "add from p c\n" END,
         "input 8x8x3\nc = conv 4 3x3 relu\na = maxpool 2x2 from c\nb = maxpool 2x2 from c\n"
-        "add from a b\nflatten\ndense 3\nloss mse\n",
+        "add from a b\n" END,
     };
     for (size_t i = 0; i < sizeof none / sizeof none[0]; i++)
-        assert_false(is_masked_at(none[i], 1));
+        assert_false(step_at(none[i], 1).comes_masked);
+}
+
+static void test_a_first_convolution_feeds_the_pooling_that_follows_it(void **state)
+{
+    (void)state;
+    static const char deep[] = "input 16x16x3\nconv 4 3x3 relu\nmaxpool 2x2\nconv 4 3x3\n"
+                               "maxpool 2x2\n" END;
+    assert_true(step_at(deep, 1).feeds_pooling);
+    assert_false(step_at(deep, 3).feeds_pooling); /* its input has a gradient */
+    assert_true(step_at("input 8x8x3\nconv 4 3x3\nmaxpool 2x2\n" END, 1).feeds_pooling);
+    static const char *const none[] = {
+        "input 8x8x3\nconv 4 3x3\nbatchnorm\nmaxpool 2x2\n" END,
+        "input 8x8x3\nc = conv 4 3x3\np = maxpool 3x3 stride=1 pad=same from c\n"
+        "add from p c\n" END,
+        "i = input 8x8x3\nc = conv 4 3x3\nd = conv 4 3x3 from i\np = maxpool 2x2 from c\n"
+        "q = maxpool 2x2 from d\nadd from p q\n" END, /* another layer is between */
+    };
+    for (size_t i = 0; i < sizeof none / sizeof none[0]; i++)
+        assert_false(step_at(none[i], 1).feeds_pooling);
 }
 
 static void test_what_the_loss_does_not_use_gets_no_gradient(void **state)
@@ -211,6 +232,7 @@ int main(void)
         cmocka_unit_test(test_residual_blocks_take_three_slots_however_many_there_are),
         cmocka_unit_test(test_a_tensor_may_feed_several_layers),
         cmocka_unit_test(test_a_relu_that_only_a_max_pooling_reads_is_masked_by_it),
+        cmocka_unit_test(test_a_first_convolution_feeds_the_pooling_that_follows_it),
         cmocka_unit_test(test_what_the_loss_does_not_use_gets_no_gradient),
         cmocka_unit_test(test_below_the_first_trained_layer_nothing_is_computed),
         cmocka_unit_test(test_any_graph_gets_the_gradients_of_its_definition),

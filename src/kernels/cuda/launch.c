@@ -176,6 +176,19 @@ ls_status ls_average_pool_gradient_cuda(ls_stream *stream, const ls_average_pool
                            ls_ceil_div(p.count, LS_CUDA_THREADS), 1, LS_CUDA_THREADS, p);
 }
 
+ls_status ls_pooled_weight_gradient_cuda(ls_stream *stream,
+                                         const ls_pooled_weight_gradient_args *args)
+{
+    const ls_conv_weight_gradient_args *conv = &args->conv;
+    LS_TRY(ls_max_pool_gradient_cuda(stream, &args->pool));
+    LS_TRY(ls_conv_weight_gradient_cuda(stream, conv));
+    if (args->db == NULL) return LS_OK;
+    return ls_batch_sum_cuda(stream, &(ls_batch_sum_args){
+        .height = conv->shape.out_height, .width = conv->shape.out_width,
+        .channels = conv->shape.filters, .fold = conv->fold, .x = conv->dy, .out = args->db,
+        .piece_stride = conv->piece_stride });
+}
+
 /* -- losses ----------------------------------------------------------------------------------- */
 
 enum { ROWS_PER_BLOCK = LS_CUDA_ROW_THREADS / 32 };

@@ -7,17 +7,16 @@
  * nothing. Whole windows of 2 x 2, the usual ones, have the loops over a window unrolled.
  *
  * Gradient: where windows do not overlap, an input belongs to one output at most. Then every place
- * of a window is written once, chosen or +0, and bands of rows under different output rows are
- * apart, so threads share them. Where they overlap, a sample is one task: it is cleared, and each
- * output in order adds its gradient or +0 to every place of its window. Adding +0 changes no sum
- * that began with +0.
+ * is written once, chosen or +0, and rows are apart, so threads share them. Where they overlap, a
+ * sample is one task: it is cleared, and each output in order adds its gradient or +0 to every
+ * place of its window. Adding +0 changes no sum that began with +0.
  *
  * Average pooling gathers both ways: an output adds up the places of its window, an input the
  * windows over it, with the sums of up to 64 channels beside each other.
  */
 #include <string.h>
 
-#include "kernels/host/host.h"
+#include "kernels/host/pool.h"
 #include "kernels/host/ranges.h"
 #include LS_SIMD
 
@@ -25,33 +24,42 @@
 
 enum { CHANNELS = 64, GRAIN = 32768 };
 
-/* The part of a window that lies inside the input: window rows [row, row_end), columns alike, and
- * where its first place is in a sample, in places (h * width + w). */
+/* Places of a window that lie inside the input, in one direction. */
 typedef struct {
-    size_t row, row_end, column, column_end;
+    size_t begin, end;
+} bounds;
+
+static inline bounds places_inside(size_t out, size_t stride, size_t pad, size_t size,
+                                   size_t extent)
+{
+    const size_t at = out * stride, rest = extent + pad - at;
+    return (bounds){ at < pad ? pad - at : 0, rest < size ? rest : size };
+}
+
+/* The part of a window that lies inside the input, and where its first place is in a sample, in
+ * places (h * width + w). */
+typedef struct {
+    bounds row, column;
     size_t place;
 } window;
 
 static inline window window_at(const ls_pool_shape *s, size_t oh, size_t ow)
 {
-    const size_t top = oh * s->stride_height, left = ow * s->stride_width;
     window v;
-    v.row = top < s->pad_top ? s->pad_top - top : 0;
-    v.column = left < s->pad_left ? s->pad_left - left : 0;
-    const size_t rows = s->height + s->pad_top - top, columns = s->width + s->pad_left - left;
-    v.row_end = rows < s->window_height ? rows : s->window_height;
-    v.column_end = columns < s->window_width ? columns : s->window_width;
-    v.place = (top + v.row - s->pad_top) * s->width + (left + v.column - s->pad_left);
+    v.row = places_inside(oh, s->stride_height, s->pad_top, s->window_height, s->height);
+    v.column = places_inside(ow, s->stride_width, s->pad_left, s->window_width, s->width);
+    v.place = (oh * s->stride_height + v.row.begin - s->pad_top) * s->width
+              + (ow * s->stride_width + v.column.begin - s->pad_left);
     return v;
 }
 
 static inline bool is_whole_square(const ls_pool_shape *s, window v)
 {
-    return s->window_height == 2 && s->window_width == 2 && v.row == 0 && v.row_end == 2 &&
-           v.column == 0 && v.column_end == 2;
+    return s->window_width == 2 && v.row.begin == 0 && v.row.end == 2 && v.column.begin == 0
+           && v.column.end == 2;
 }
 
-static const window square = { .row_end = 2, .column_end = 2 };
+static const window square = { .row = { 0, 2 }, .column = { 0, 2 } };
 
 INLINE ls_vec load(const float *p, size_t lanes)
 {
@@ -103,11 +111,11 @@ static steps steps_of(const ls_pool_shape *s)
 INLINE void pool_word(steps step, window v, const float *x, size_t lanes, float *y, uint8_t *place)
 {
     ls_vec largest = load(x, lanes);
-    ls_bytes stood = ls_bytes_set((int)(v.row * step.window_width + v.column));
-    for (size_t i = v.row; i < v.row_end; i++) {
-        for (size_t j = v.column; j < v.column_end; j++) {
-            const ls_vec met =
-                load(x + (i - v.row) * step.below + (j - v.column) * step.beside, lanes);
+    ls_bytes stood = ls_bytes_set((int)(v.row.begin * step.window_width + v.column.begin));
+    for (size_t i = v.row.begin; i < v.row.end; i++) {
+        for (size_t j = v.column.begin; j < v.column.end; j++) {
+            const size_t at = (i - v.row.begin) * step.below + (j - v.column.begin) * step.beside;
+            const ls_vec met = load(x + at, lanes);
             const ls_mask replaces = ls_vec_replaces(met, largest);
             largest = ls_vec_select(replaces, met, largest);
             stood = ls_bytes_select(replaces, ls_bytes_set((int)(i * step.window_width + j)),
@@ -173,9 +181,11 @@ static inline output output_at(const ls_max_pool_gradient_args *args, size_t at)
                      args->place + at };
 }
 
-/* An output's gradient, a word of channels of it, to its window: `dx` gets it where it was chosen
- * and +0 elsewhere, or has that added. */
-INLINE void give_word(steps step, window v, bool adds, output o, size_t lanes, float *dx)
+/* `columns` places in a row of a window, the first of which is number `place`: dx gets the output's
+ * gradient where it was chosen and +0 elsewhere, or has that added. A word of channels; the next
+ * place is `beside` floats on. */
+INLINE void give_word(output o, int place, size_t columns, bool adds, size_t lanes, float *dx,
+                      size_t beside)
 {
     const ls_vec zero = ls_vec_zero();
     ls_vec gradient = load(o.dy, lanes);
@@ -184,56 +194,55 @@ INLINE void give_word(steps step, window v, bool adds, output o, size_t lanes, f
     }
     gradient = ls_vec_add(gradient, zero); /* stored, it is a chain of one term: -0 becomes +0 */
     const ls_bytes chosen = load_bytes(o.place, lanes);
-    for (size_t i = v.row; i < v.row_end; i++) {
-        for (size_t j = v.column; j < v.column_end; j++) {
-            float *to = dx + (i - v.row) * step.below + (j - v.column) * step.beside;
-            const ls_mask here =
-                ls_bytes_equal(chosen, ls_bytes_set((int)(i * step.window_width + j)));
-            const ls_vec part = ls_vec_select(here, gradient, zero);
-            store(to, adds ? ls_vec_add(load(to, lanes), part) : part, lanes);
-        }
+    for (size_t j = 0; j < columns; j++) {
+        float *to = dx + j * beside;
+        const ls_mask here = ls_bytes_equal(chosen, ls_bytes_set(place + (int)j));
+        const ls_vec part = ls_vec_select(here, gradient, zero);
+        store(to, adds ? ls_vec_add(load(to, lanes), part) : part, lanes);
     }
 }
 
-/* All channels of the output that begins at `at`. */
-INLINE void give_window(const ls_max_pool_gradient_args *args, steps step, window v, bool adds,
-                        size_t at, float *dx)
+/* `count` channels, from `at` on. */
+INLINE void give_row(const ls_max_pool_gradient_args *args, size_t at, size_t count, size_t place,
+                     size_t columns, bool adds, float *dx)
 {
     size_t c = 0;
-    for (; c + LS_LANES <= step.beside; c += LS_LANES) {
-        give_word(step, v, adds, output_at(args, at + c), LS_LANES, dx + c);
+    for (; c + LS_LANES <= count; c += LS_LANES) {
+        give_word(output_at(args, at + c), (int)place, columns, adds, LS_LANES, dx + c, count);
     }
-    if (c == step.beside) return;
-    give_word(step, v, adds, output_at(args, at + c), step.beside - c, dx + c);
+    if (c == count) return;
+    give_word(output_at(args, at + c), (int)place, columns, adds, count - c, dx + c, count);
 }
 
-/* Windows apart: the input rows under output rows [begin, end), counted through all samples. */
+void LS_HOST(max_pool_gradient_row)(const ls_max_pool_gradient_args *args, size_t row, size_t first,
+                                    size_t count, float *to)
+{
+    const ls_pool_shape *s = &args->shape;
+    const size_t n = row / s->height, top = row % s->height + s->pad_top;
+    const size_t oh = top / s->stride_height, i = top % s->stride_height;
+    const bool misses = oh >= s->out_height || i >= s->window_height;
+    const bool gaps = s->stride_width > s->window_width || s->pad_left > 0 ||
+                      s->out_width * s->stride_width != s->width;
+    if (misses || gaps) memset(to, 0, s->width * count * sizeof *to); /* what no window covers */
+    if (misses) return;
+    size_t at = (n * s->out_height + oh) * s->out_width * s->channels + first;
+    for (size_t ow = 0; ow < s->out_width; ow++, at += s->channels) {
+        const bounds v = places_inside(ow, s->stride_width, s->pad_left, s->window_width, s->width);
+        float *dx = to + (ow * s->stride_width + v.begin - s->pad_left) * count;
+        const size_t place = i * s->window_width + v.begin, columns = v.end - v.begin;
+        if (columns == 2) give_row(args, at, count, place, 2, false, dx);
+        else give_row(args, at, count, place, columns, false, dx);
+    }
+}
+
+/* Windows apart: input rows [begin, end), counted through all samples. */
 static void gradient_rows(const void *args_, size_t begin, size_t end, int thread)
 {
     (void)thread;
     const ls_max_pool_gradient_args *args = args_;
-    const ls_pool_shape *s = &args->shape;
-    const steps step = steps_of(s), square_step = { step.below, step.beside, 2 };
-    const bool gaps = s->stride_height > s->window_height || s->stride_width > s->window_width ||
-                      s->out_width * s->stride_width != s->width ||
-                      s->out_height * s->stride_height != s->height || s->pad_top > 0 ||
-                      s->pad_left > 0;
+    const size_t C = args->shape.channels, floats = args->shape.width * C;
     for (size_t row = begin; row < end; row++) {
-        const size_t oh = row % s->out_height;
-        float *dx = args->dx + row / s->out_height * s->height * step.below;
-        if (gaps) { /* what no window covers is +0; the first and last band go to the border */
-            const size_t top = oh == 0 ? 0 : oh * s->stride_height - s->pad_top;
-            const size_t below = (oh + 1) * s->stride_height - s->pad_top;
-            const size_t bottom = oh + 1 == s->out_height ? s->height : below;
-            memset(dx + top * step.below, 0, (bottom - top) * step.below * sizeof *dx);
-        }
-        for (size_t ow = 0; ow < s->out_width; ow++) {
-            const window v = window_at(s, oh, ow);
-            const size_t at = (row * s->out_width + ow) * s->channels;
-            float *first = dx + v.place * s->channels;
-            if (is_whole_square(s, v)) give_window(args, square_step, square, false, at, first);
-            else give_window(args, step, v, false, at, first);
-        }
+        LS_HOST(max_pool_gradient_row)(args, row, 0, C, args->dx + row * floats);
     }
 }
 
@@ -243,15 +252,17 @@ static void gradient_samples(const void *args_, size_t begin, size_t end, int th
     (void)thread;
     const ls_max_pool_gradient_args *args = args_;
     const ls_pool_shape *s = &args->shape;
-    const steps step = steps_of(s);
-    const size_t outputs = s->out_height * s->out_width;
+    const size_t C = s->channels, outputs = s->out_height * s->out_width;
     for (size_t n = begin; n < end; n++) {
-        float *dx = args->dx + n * s->height * step.below;
-        memset(dx, 0, s->height * step.below * sizeof *dx);
+        float *dx = args->dx + n * s->height * s->width * C;
+        memset(dx, 0, s->height * s->width * C * sizeof *dx);
         for (size_t o = 0; o < outputs; o++) {
             const window v = window_at(s, o / s->out_width, o % s->out_width);
-            give_window(args, step, v, true, (n * outputs + o) * s->channels,
-                        dx + v.place * s->channels);
+            for (size_t i = v.row.begin; i < v.row.end; i++) {
+                give_row(args, (n * outputs + o) * C, C, i * s->window_width + v.column.begin,
+                         v.column.end - v.column.begin, true,
+                         dx + (v.place + (i - v.row.begin) * s->width) * C);
+            }
         }
     }
 }
@@ -259,11 +270,11 @@ static void gradient_samples(const void *args_, size_t begin, size_t end, int th
 ls_status LS_HOST(max_pool_gradient)(ls_stream *stream, const ls_max_pool_gradient_args *args)
 {
     const ls_pool_shape *s = &args->shape;
-    if (s->stride_height >= s->window_height && s->stride_width >= s->window_width) {
-        ls_range_run(stream, s->samples * s->out_height, rows_per_task(s), gradient_rows, args);
+    const size_t row_floats = s->width * s->channels;
+    if (ls_pool_windows_overlap(s)) {
+        ls_range_run(stream, s->samples, GRAIN / (s->height * row_floats), gradient_samples, args);
     } else {
-        const size_t inputs = s->height * s->width * s->channels;
-        ls_range_run(stream, s->samples, GRAIN / inputs, gradient_samples, args);
+        ls_range_run(stream, s->samples * s->height, GRAIN / row_floats, gradient_rows, args);
     }
     return LS_OK;
 }
@@ -272,7 +283,7 @@ ls_status LS_HOST(max_pool_gradient)(ls_stream *stream, const ls_max_pool_gradie
 
 static float places_of(window v)
 {
-    return (float)((v.row_end - v.row) * (v.column_end - v.column));
+    return (float)((v.row.end - v.row.begin) * (v.column.end - v.column.begin));
 }
 
 /* One window for `count` <= CHANNELS channels, as pool_window. */
@@ -280,9 +291,10 @@ static void average_window(const ls_pool_shape *s, window v, const float *x, siz
                            float *y)
 {
     float sum[CHANNELS] = { 0 };
-    for (size_t i = v.row; i < v.row_end; i++) {
-        for (size_t j = v.column; j < v.column_end; j++) {
-            const float *at = x + ((i - v.row) * s->width + (j - v.column)) * s->channels;
+    for (size_t i = v.row.begin; i < v.row.end; i++) {
+        for (size_t j = v.column.begin; j < v.column.end; j++) {
+            const size_t below = i - v.row.begin, beside = j - v.column.begin;
+            const float *at = x + (below * s->width + beside) * s->channels;
             for (size_t c = 0; c < count; c++) sum[c] += at[c];
         }
     }

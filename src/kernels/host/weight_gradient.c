@@ -17,7 +17,8 @@
  * step further on. So a stretch is a run per output row, without the places whose tap is padding.
  * With many tiles of filters a panel is copied to scratch memory once, to be read at a short step;
  * with channels that make poor vector words a panel is LS_TILE_COLUMNS columns of copied patches
- * (patch.h), whatever their taps.
+ * (patch.h), whatever their taps. dy may also be made slice by slice (weight_gradient.h), the
+ * block's filters of it.
  *
  * Additions of the tree cost no pass of their own. The sum of a slice leaves the registers only
  * after all that is to be added to it at this point was added: the entries of the slice stack, by
@@ -38,6 +39,7 @@
 #include "kernels/host/pack.h"
 #include "kernels/host/patch.h"
 #include "kernels/host/product.h"
+#include "kernels/host/weight_gradient.h"
 #include "numerics.h"
 
 /* Places up to which a dense layer goes by small blocks. */
@@ -71,6 +73,8 @@ static size_t part_count(size_t length, size_t part)
 
 typedef struct {
     const ls_conv_weight_gradient_args *args;
+    ls_slice_fn *make;      /* NULL: dy is in memory */
+    const void *context;    /* of make */
     ls_pool *pool;
     size_t columns;         /* of dw */
     source source;
@@ -88,6 +92,7 @@ typedef struct {
 typedef struct {
     size_t first_row, rows, row_tiles, first_panel, panels;
     float *panel;
+    float *made;            /* a slice of dy that is not in memory */
     float *planes;
     size_t plane_step, plane_floats;
     /* [slots] +0 everywhere, whatever the plane holds */
@@ -140,15 +145,20 @@ static float *panel_in(plane p, const panel *at)
 /* Where the sum of one slice goes, and what is added to it on the way. */
 typedef struct {
     size_t first_place, last_place;
+    int leaf;
+    size_t index; /* of the leaf's slices */
     int add_count;
     plane add[LS_TREE_DEPTH + LS_FOLD_MERGE_MAX];
     plane to;
 } slice;
 
-/* The places of a slice that are multiplied at once. */
+/* The places of a slice that are multiplied at once; dy at the first one, for the block's first
+ * filter, and the floats from a place's to the next one's. */
 typedef struct {
     size_t place, depth;
     bool first, last; /* of the slice */
+    const float *dy;
+    size_t dy_step;
 } stretch;
 
 /* Output columns [*first, *last) whose tap column is inside the image. */
@@ -159,12 +169,12 @@ static void find_columns(const ls_conv_shape *s, size_t tap, size_t *first, size
     *last = tap < limit ? min_size(s->out_width, (limit - tap - 1) / s->stride_width + 1) : 0;
 }
 
-/* The runs of a stretch for a tap: `a` from dy, `b` from the tap's first channel in x. */
+/* The runs of a stretch for a tap: `a` from t.dy, `b` from the tap's first channel in x. */
 static size_t list_runs(const job *j, stretch t, size_t tap, ls_tile_run *run)
 {
     const ls_conv_shape *s = &j->args->shape;
     if (j->source == ROWS) {
-        run[0] = (ls_tile_run){t.place * s->filters, t.place * s->channels, t.depth, LS_RUN_ALL};
+        run[0] = (ls_tile_run){0, t.place * s->channels, t.depth, LS_RUN_ALL};
         return 1;
     }
     const size_t r = tap / s->kernel_width, c = tap % s->kernel_width;
@@ -178,11 +188,11 @@ static size_t list_runs(const job *j, stretch t, size_t tap, ls_tile_run *run)
         const size_t h = p * s->stride_height + r - s->pad_top; /* above the image it is huge */
         if (h < s->height) {
             const size_t q = first_q * s->stride_width + c - s->pad_left;
-            const ls_tile_run next = {((first + i) * s->out_width + first_q) * s->filters,
+            const ls_tile_run next = {(i * s->out_width + first_q) * t.dy_step,
                                       ((n * s->height + h) * s->width + q) * s->channels,
                                       last_q - first_q, LS_RUN_ALL};
             ls_tile_run *before = runs > 0 ? &run[runs - 1] : NULL;
-            if (before != NULL && before->a + before->depth * s->filters == next.a
+            if (before != NULL && before->a + before->depth * t.dy_step == next.a
                 && before->b + before->depth * b_step == next.b) {
                 before->depth += next.depth;
             } else {
@@ -209,7 +219,7 @@ static void lay_out(const job *j, const block *b, stretch t, const panel *at, ls
     if (j->source == PATCHES) {
         LS_HOST(patch_copy)(s, a->x, at->column, at->column + at->count, t.place, t.depth, b->panel,
                             LS_TILE_COLUMNS);
-        run[0] = (ls_tile_run){t.place * s->filters, 0, t.depth, LS_RUN_ALL};
+        run[0] = (ls_tile_run){0, 0, t.depth, LS_RUN_ALL};
         tile->runs = 1;
         return;
     }
@@ -232,7 +242,6 @@ static void lay_out(const job *j, const block *b, stretch t, const panel *at, ls
 /* The tiles of one panel, from the top row down. */
 static void run_panel(const job *j, const block *b, const slice *s, stretch t, size_t index)
 {
-    const ls_conv_weight_gradient_args *a = j->args;
     const panel at = panel_at(j, b, index);
     const plane unfinished = scratch_plane(b, 0), to = t.last ? s->to : unfinished;
     ls_tile_run run[LS_TILE_RUNS_MAX];
@@ -242,9 +251,9 @@ static void run_panel(const job *j, const block *b, const slice *s, stretch t, s
     }
     ls_tile tile = {
         .columns = at.count,
-        .a = a->dy + b->first_row,
+        .a = t.dy,
         .a_row_step = 1,
-        .a_step = a->shape.filters,
+        .a_step = t.dy_step,
         .from = {t.first ? NULL : panel_in(unfinished, &at), unfinished.step},
         .finish = t.last,
         .add_count = s->add_count,
@@ -265,15 +274,46 @@ static void run_panel(const job *j, const block *b, const slice *s, stretch t, s
     }
 }
 
+/* The whole slice as one stretch; its dy is made, or where it lies. */
+static stretch take_gradient(const job *j, const block *b, const slice *s)
+{
+    const ls_conv_shape *shape = &j->args->shape;
+    stretch all = {.place = s->first_place, .depth = s->last_place - s->first_place};
+    if (j->make == NULL) {
+        all.dy = j->args->dy + s->first_place * shape->filters + b->first_row;
+        all.dy_step = shape->filters;
+        return all;
+    }
+    const ls_slice_part part = {
+        .leaf = s->leaf,
+        .index = s->index,
+        .row = s->first_place / shape->out_width,
+        .rows = all.depth / shape->out_width,
+        .filter = b->first_row,
+        .filters = b->rows,
+        .is_first = b->first_panel == 0,
+    };
+    j->make(j->context, &part, b->made);
+    all.dy = b->made;
+    all.dy_step = b->rows;
+    return all;
+}
+
 static void run_slice(const job *j, const block *b, const slice *s)
 {
+    const stretch all = take_gradient(j, b, s);
     const size_t unit = j->source == TAPS ? j->args->shape.out_width : 1;
-    const size_t places = s->last_place - s->first_place;
-    const size_t count = part_count(places, j->stretch_places);
+    const size_t count = part_count(all.depth, j->stretch_places);
     size_t begin = 0;
     for (size_t i = 0; i < count; i++) {
-        const size_t end = i + 1 == count ? places : (i + 1) * (places / unit) / count * unit;
-        const stretch t = {s->first_place + begin, end - begin, i == 0, i + 1 == count};
+        const size_t end = i + 1 == count ? all.depth
+                                          : (i + 1) * (all.depth / unit) / count * unit;
+        const stretch t = {all.place + begin,
+                           end - begin,
+                           i == 0,
+                           i + 1 == count,
+                           all.dy + begin * all.dy_step,
+                           all.dy_step};
         begin = end;
         for (size_t k = 0; k < b->panels; k++) run_panel(j, b, s, t, k);
     }
@@ -314,6 +354,8 @@ static void run_leaf(const job *j, block *b, int leaf)
         slice s; /* set field by field: `add` is long and mostly unused */
         s.first_place = row * shape->out_width;
         s.last_place = min_size(row + j->slice_rows, last) * shape->out_width;
+        s.leaf = leaf;
+        s.index = i;
         s.add_count = 0;
         for (int adds = ls_tree_adds_after(i, count); adds > 0; adds--) {
             s.add[s.add_count++] = scratch_plane(b, top--);
@@ -326,6 +368,12 @@ static void run_leaf(const job *j, block *b, int leaf)
 
 /* -- blocks and tasks ------------------------------------------------------------------------- */
 
+/* Places of dy that a block has room for. */
+static size_t made_places(const job *j)
+{
+    return j->make == NULL ? 0 : j->slice_rows * j->args->shape.out_width;
+}
+
 static void run_block(const job *j, size_t first_row, size_t rows, size_t first_panel,
                       size_t panels, float *scratch)
 {
@@ -337,7 +385,8 @@ static void run_block(const job *j, size_t first_row, size_t rows, size_t first_
         .first_panel = first_panel,
         .panels = panels,
         .panel = scratch,
-        .planes = scratch + j->stretch_places * LS_TILE_COLUMNS,
+        .made = scratch + j->stretch_places * LS_TILE_COLUMNS,
+        .planes = scratch + j->stretch_places * LS_TILE_COLUMNS + made_places(j) * rows,
         .plane_step = width,
         .plane_floats = rows * width,
     };
@@ -394,7 +443,7 @@ static void choose_block(job *j, bool is_small)
     j->block_rows = is_small ? DIRECT_ROWS : BLOCK_ROWS;
     j->block_panels = is_small ? DIRECT_PANELS : BLOCK_PANELS;
     while (LS_TILE_COLUMNS * (j->stretch_places + j->block_panels * planes * j->block_rows)
-           > SCRATCH_FLOATS) {
+           + made_places(j) * j->block_rows > SCRATCH_FLOATS) {
         if (j->block_panels > 1) j->block_panels /= 2;
         else j->block_rows /= 2;
     }
@@ -420,12 +469,16 @@ static void choose_source(job *j)
     j->column_tiles = j->columns / j->span * j->span_panels;
 }
 
-ls_status LS_HOST(conv_weight_gradient)(ls_stream *stream, const ls_conv_weight_gradient_args *a)
+ls_status LS_HOST(weight_gradient_of_slices)(ls_stream *stream,
+                                             const ls_conv_weight_gradient_args *a,
+                                             ls_slice_fn *make, const void *context)
 {
     const ls_conv_shape *s = &a->shape;
     const size_t places = s->samples * s->out_height * s->out_width;
     job j = {
         .args = a,
+        .make = make,
+        .context = context,
         .pool = stream->device->pool,
         .columns = s->kernel_height * s->kernel_width * s->channels,
         .slice_rows = ls_slice_rows(s->out_width),
@@ -446,4 +499,9 @@ ls_status LS_HOST(conv_weight_gradient)(ls_stream *stream, const ls_conv_weight_
     j.split = LS_HOST(split)(&problem, ls_pool_thread_count(j.pool));
     ls_pool_run(j.pool, j.split.row_parts * j.split.column_parts, run_task, &j);
     return LS_OK;
+}
+
+ls_status LS_HOST(conv_weight_gradient)(ls_stream *stream, const ls_conv_weight_gradient_args *a)
+{
+    return LS_HOST(weight_gradient_of_slices)(stream, a, NULL, NULL);
 }

@@ -157,3 +157,16 @@ ls_status ls_average_pool_gradient_reference(ls_stream *stream,
     }
     return LS_OK;
 }
+
+ls_status ls_pooled_weight_gradient_reference(ls_stream *stream,
+                                              const ls_pooled_weight_gradient_args *args)
+{
+    const ls_conv_weight_gradient_args *conv = &args->conv;
+    LS_TRY(ls_max_pool_gradient_reference(stream, &args->pool));
+    LS_TRY(ls_conv_weight_gradient_reference(stream, conv));
+    if (args->db == NULL) return LS_OK;
+    return ls_batch_sum_reference(stream, &(ls_batch_sum_args){
+        .height = conv->shape.out_height, .width = conv->shape.out_width,
+        .channels = conv->shape.filters, .fold = conv->fold, .x = conv->dy, .out = args->db,
+        .piece_stride = conv->piece_stride });
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/* pool.h -- the gradient of a max pooling whose windows do not overlap, a row at a time. */
+#ifndef LS_KERNELS_HOST_POOL_H
+#define LS_KERNELS_HOST_POOL_H
+
+#include "kernels/host/host.h"
+
+static inline bool ls_pool_windows_overlap(const ls_pool_shape *s)
+{
+    return s->stride_height < s->window_height || s->stride_width < s->window_width;
+}
+
+/* Row `row` of dx, counted through all samples, its channels from `first` on: to[w][count]. The
+ * windows must not overlap. args->dx is not used. */
+void LS_HOST(max_pool_gradient_row)(const ls_max_pool_gradient_args *args, size_t row, size_t first,
+                                    size_t count, float *to);
+
+#endif

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT */
+/* pooled_gradient.c -- host: gradients of a convolution's parameters, from under a max pooling.
+ *
+ * Three quarters and more of the gradient between the two are zeros, and there is much of it: to
+ * write it, read it for the weights and read it again for the bias takes longer than to make it. So
+ * a slice of it is made where the weight gradient needs it (weight_gradient.h), and summed for the
+ * bias while it lies in a cache:
+ *
+ *     slice of dy    rows of max_pool_gradient (pool.h)        -> scratch memory of the thread
+ *     weights        as weight_gradient.c does it
+ *     bias           chain over the slice's places             -> sums[slice], in pool.dx
+ *     at the end     the tree over each leaf's slices, then the fold (fold_rows.h)
+ *
+ * Windows that overlap make no rows by themselves: there, one op follows the other.
+ */
+#include "kernels/host/fold_rows.h"
+#include "kernels/host/pool.h"
+#include "kernels/host/weight_gradient.h"
+#include LS_SIMD
+
+typedef struct {
+    const ls_pooled_weight_gradient_args *args;
+    size_t slice[LS_SHARD_MAX + 1]; /* number of a leaf's first slice */
+    float *sums;                    /* [slices][filters] */
+} job;
+
+static size_t leaf_row(const job *j, int leaf)
+{
+    return j->args->conv.fold->sample[leaf] * j->args->conv.shape.out_height;
+}
+
+/* sum = the chain over `places` rows of n. One of additions from +0 is never -0. */
+static void chain(const float *x, size_t places, size_t n, float *sum)
+{
+    for (size_t c = 0; c < n; c += LS_LANES) {
+        const size_t lanes = n - c < LS_LANES ? n - c : LS_LANES;
+        ls_vec total = ls_vec_zero();
+        if (lanes == LS_LANES) {
+            for (size_t p = 0; p < places; p++) {
+                total = ls_vec_add(total, ls_vec_load(x + p * n + c));
+            }
+        } else {
+            for (size_t p = 0; p < places; p++) {
+                total = ls_vec_add(total, ls_vec_load_part(x + p * n + c, lanes));
+            }
+        }
+        ls_vec_store_part(sum + c, total, lanes);
+    }
+}
+
+static void make_slice(const void *job_, const ls_slice_part *part, float *to)
+{
+    const job *j = job_;
+    const ls_conv_shape *s = &j->args->conv.shape;
+    for (size_t i = 0; i < part->rows; i++) {
+        LS_HOST(max_pool_gradient_row)(&j->args->pool, part->row + i, part->filter, part->filters,
+                                       to + i * s->out_width * part->filters);
+    }
+    if (j->args->db == NULL || !part->is_first || part->rows == 0) return;
+    chain(to, part->rows * s->out_width, part->filters,
+          j->sums + (j->slice[part->leaf] + part->index) * s->filters + part->filter);
+}
+
+/* to = a + b; to may be either. */
+static void add(float *to, const float *a, const float *b, size_t n)
+{
+#pragma GCC ivdep
+    for (size_t c = 0; c < n; c++) to[c] = a[c] + b[c];
+}
+
+/* The tree over a leaf's slices: where their sum is, NULL for no slices. */
+static const float *leaf_sum(const job *j, int leaf)
+{
+    const size_t filters = j->args->conv.shape.filters;
+    const size_t count = j->slice[leaf + 1] - j->slice[leaf];
+    float *stack[LS_TREE_DEPTH];
+    int depth = 0;
+    for (size_t i = 0; i < count; i++) {
+        stack[depth++] = j->sums + (j->slice[leaf] + i) * filters;
+        for (int adds = ls_tree_adds_after(i, count); adds > 0; adds--) {
+            depth--;
+            add(stack[depth - 1], stack[depth - 1], stack[depth], filters);
+        }
+    }
+    return depth > 0 ? stack[0] : NULL;
+}
+
+/* The bias' gradient, some filters at a time. */
+static void fold_bias(const job *j, float *rows)
+{
+    const ls_conv_weight_gradient_args *conv = &j->args->conv;
+    const size_t filters = conv->shape.filters, leaves = (size_t)conv->fold->leaf_count;
+    const size_t fits = LS_SCRATCH_BYTES / sizeof(float) / leaves;
+    const float *sum[LS_SHARD_MAX];
+    for (size_t leaf = 0; leaf < leaves; leaf++) sum[leaf] = leaf_sum(j, (int)leaf);
+    for (size_t first = 0; first < filters; first += fits) {
+        const size_t count = filters - first < fits ? filters - first : fits;
+        for (size_t leaf = 0; leaf < leaves; leaf++) {
+            float *row = rows + leaf * count;
+            if (sum[leaf] == NULL) memset(row, 0, count * sizeof *row);
+            else memcpy(row, sum[leaf] + first, count * sizeof *row);
+        }
+        ls_fold_rows(conv->fold, rows, count, j->args->db + first, conv->piece_stride);
+    }
+}
+
+/* Windows that overlap: by way of memory. */
+static ls_status one_by_one(ls_stream *stream, const ls_pooled_weight_gradient_args *args)
+{
+    const ls_conv_weight_gradient_args *conv = &args->conv;
+    LS_TRY(LS_HOST(max_pool_gradient)(stream, &args->pool));
+    LS_TRY(LS_HOST(conv_weight_gradient)(stream, conv));
+    if (args->db == NULL) return LS_OK;
+    return LS_HOST(batch_sum)(stream, &(ls_batch_sum_args){
+        .height = conv->shape.out_height, .width = conv->shape.out_width,
+        .channels = conv->shape.filters, .fold = conv->fold, .x = conv->dy, .out = args->db,
+        .piece_stride = conv->piece_stride });
+}
+
+ls_status LS_HOST(pooled_weight_gradient)(ls_stream *stream,
+                                          const ls_pooled_weight_gradient_args *args)
+{
+    const ls_conv_shape *shape = &args->conv.shape;
+    const ls_fold *fold = args->conv.fold;
+    const size_t rows = ls_slice_rows(shape->out_width);
+    if (ls_pool_windows_overlap(&args->pool.shape) || shape->out_width > LS_SLICE_PLACES) {
+        return one_by_one(stream, args);
+    }
+    if (fold->leaf_count == 0) return LS_OK;
+    job j = { .args = args, .sums = args->pool.dx };
+    for (int leaf = 0; leaf < fold->leaf_count; leaf++) {
+        const size_t count = leaf_row(&j, leaf + 1) - leaf_row(&j, leaf);
+        j.slice[leaf + 1] = j.slice[leaf] + (count + rows - 1) / rows;
+    }
+    LS_TRY(LS_HOST(weight_gradient_of_slices)(stream, &args->conv, make_slice, &j));
+    if (args->db != NULL) fold_bias(&j, ls_pool_scratch(stream->device->pool, 0));
+    return LS_OK;
+}

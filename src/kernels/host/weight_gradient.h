@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/* weight_gradient.h -- a convolution's weight gradient whose dy is made slice by slice.
+ *
+ * conv_weight_gradient reads dy from memory. Where dy is the result of an op that is bound by
+ * memory, it need never get there: a slice of it is some hundred kilobytes, is made when it is
+ * needed, and is multiplied while it lies in a cache.
+ */
+#ifndef LS_KERNELS_HOST_WEIGHT_GRADIENT_H
+#define LS_KERNELS_HOST_WEIGHT_GRADIENT_H
+
+#include "kernels/host/host.h"
+
+/* Some filters of one slice of dy. */
+typedef struct {
+    int leaf;               /* of the fold, */
+    size_t index;           /* and which slice of it */
+    size_t row, rows;       /* output rows, counted through all samples; no rows: no samples */
+    size_t filter, filters;
+    bool is_first;          /* no other call gets the same slice and filters and has this too */
+} ls_slice_part;
+
+/* Make `part`: to[place of the slice][filter of the part], dense. Called from several threads. */
+typedef void ls_slice_fn(const void *context, const ls_slice_part *part, float *to);
+
+/* As conv_weight_gradient with dy from `make`; args->dy is not used. A slice has at most
+ * LS_SLICE_PLACES places. */
+enum { LS_SLICE_PLACES = 4096 };
+LS_MUST_USE ls_status LS_HOST(weight_gradient_of_slices)(ls_stream *stream,
+                                                         const ls_conv_weight_gradient_args *args,
+                                                         ls_slice_fn *make, const void *context);
+
+#endif

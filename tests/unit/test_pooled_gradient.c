@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT */
+/* test_pooled_gradient.c -- gradients of a convolution under a max pooling: the bits of the three
+ * ops one after the other, on every machine, for every fold.
+ */
+#include <stdio.h>
+
+#include "support/convolution.h"
+#include "support/machines.h"
+#include "support/naive.h"
+#include "support/test.h"
+
+typedef struct {
+    ls_conv_shape conv; /* samples: of the global batch */
+    size_t window, stride, pad;
+    sharing shared;
+    bool has_relu, has_bias;
+    int mix;
+} pooled_case;
+
+static ls_pool_shape pool_over(const pooled_case *t)
+{
+    const ls_conv_shape *c = &t->conv;
+    const size_t rows = c->out_height + 2 * t->pad, columns = c->out_width + 2 * t->pad;
+    return (ls_pool_shape){
+        .height = c->out_height, .width = c->out_width, .channels = c->filters,
+        .window_height = t->window, .window_width = t->window,
+        .stride_height = t->stride, .stride_width = t->stride,
+        .pad_top = t->pad, .pad_left = t->pad,
+        .out_height = (rows - t->window) / t->stride + 1,
+        .out_width = (columns - t->window) / t->stride + 1,
+    };
+}
+
+/* What one pass reads, each array of its exact length. */
+typedef struct {
+    float *x, *relu_y, *dy;
+    uint8_t *place;
+    size_t dx_floats;
+} pass_data;
+
+static pass_data pass_data_of(const pooled_case *t, naive_random *n, size_t samples)
+{
+    const ls_pool_shape pool = pool_over(t);
+    const size_t out = samples * pool.out_height * pool.out_width * pool.channels;
+    pass_data d = { .dx_floats = samples * pool.height * pool.width * pool.channels };
+    d.x = naive_values(n, samples * t->conv.height * t->conv.width * t->conv.channels, t->mix);
+    d.dy = naive_values(n, out, t->mix);
+    d.relu_y = malloc(out * sizeof *d.relu_y + 1);
+    d.place = malloc(out + 1);
+    float *y = naive_values(n, d.dx_floats, t->mix);
+    for (size_t i = 0; i < d.dx_floats; i++) y[i] = y[i] <= 0.0f ? 0.0f : y[i];
+    ls_max_pool_args args = { .shape = pool, .x = y, .y = d.relu_y, .place = d.place };
+    args.shape.samples = samples;
+    assert_int_equal(ls_max_pool(&all.machine[0].stream, &args), LS_OK);
+    free(y);
+    return d;
+}
+
+static void pass_data_free(pass_data *d)
+{
+    free(d->x);
+    free(d->relu_y);
+    free(d->dy);
+    free(d->place);
+}
+
+/* All pieces' gradients: dw then db, `stride` floats a piece. */
+static void run(const pooled_case *t, machine *m, bool in_one, const ls_fold *fold,
+                const pass_data *d, float *pieces, size_t stride)
+{
+    float *dx = malloc(d->dx_floats * sizeof *dx + 1);
+    memset(dx, 0xff, d->dx_floats * sizeof *dx);
+    ls_pooled_weight_gradient_args args = {
+        .conv = { .shape = t->conv, .fold = fold, .x = d->x, .dy = dx, .dw = pieces,
+                  .piece_stride = stride },
+        .pool = { .shape = pool_over(t), .dy = d->dy, .place = d->place, .dx = dx,
+                  .relu_y = t->has_relu ? d->relu_y : NULL },
+        .db = t->has_bias ? pieces + w_floats(&t->conv) : NULL,
+    };
+    args.conv.shape.samples = args.pool.shape.samples = fold->sample[fold->leaf_count];
+    if (in_one) {
+        assert_int_equal(ls_pooled_weight_gradient(&m->stream, &args), LS_OK);
+        free(dx);
+        return;
+    }
+    assert_int_equal(ls_max_pool_gradient(&m->stream, &args.pool), LS_OK);
+    assert_int_equal(ls_conv_weight_gradient(&m->stream, &args.conv), LS_OK);
+    if (t->has_bias) {
+        const ls_batch_sum_args sum = { t->conv.out_height, t->conv.out_width, t->conv.filters,
+                                        fold, dx, args.db, stride };
+        assert_int_equal(ls_batch_sum(&m->stream, &sum), LS_OK);
+    }
+    free(dx);
+}
+
+static void check(pooled_case t)
+{
+    naive_random n = { .state = 7 + t.conv.samples + 31 * t.conv.filters };
+    const size_t stride = w_floats(&t.conv) + t.conv.filters + 3;
+    ls_fold_plan plan;
+    ls_fold_plan_init(&plan, t.shared.V, t.shared.N, t.shared.rank, t.shared.A, t.conv.samples);
+    const size_t floats = (size_t)plan.piece_count * stride;
+    pass_data data[LS_SHARD_MAX];
+    for (int k = 0; k < plan.pass_count; k++) {
+        data[k] = pass_data_of(&t, &n, plan.pass[k].sample[plan.pass[k].leaf_count]);
+    }
+    float *want = malloc(floats * sizeof *want), *got = malloc(floats * sizeof *got);
+    memset(want, 0xff, floats * sizeof *want);
+    for (int k = 0; k < plan.pass_count; k++) {
+        run(&t, &all.machine[0], false, &plan.pass[k], &data[k], want, stride);
+    }
+    for (int m = 0; m < all.count; m++) {
+        memset(got, 0xff, floats * sizeof *got);
+        for (int k = 0; k < plan.pass_count; k++) {
+            run(&t, &all.machine[m], true, &plan.pass[k], &data[k], got, stride);
+        }
+        assert_true(naive_same("pooled_weight_gradient", all.machine[m].name, want, got, floats));
+    }
+    for (int k = 0; k < plan.pass_count; k++) pass_data_free(&data[k]);
+    free(want);
+    free(got);
+}
+
+static void test_windows_side_by_side_in_one_op_and_in_three(void **state)
+{
+    (void)state;
+    static const size_t filters[] = { 1, 3, 16, 17, 32, 45 };
+    for (size_t i = 0; i < sizeof filters / sizeof filters[0]; i++) {
+        check((pooled_case){ shape_of(5, 10, 10, 3, filters[i], 3, 1, 0, 0), 2, 2, 0,
+                             { 2, 1, 0, 1 }, i % 2 == 0, i % 3 != 0, NAIVE_ZEROS });
+    }
+}
+
+static void test_windows_of_every_kind(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t size, window, stride, pad;
+    } kind[] = { { 11, 2, 2, 0 }, { 12, 2, 3, 0 }, { 10, 2, 2, 1 }, { 11, 3, 3, 1 },
+                 { 10, 1, 2, 0 }, { 10, 3, 2, 0 }, { 10, 3, 1, 1 } }; /* the last two overlap */
+    for (size_t i = 0; i < sizeof kind / sizeof kind[0]; i++) {
+        check((pooled_case){ shape_of(3, kind[i].size, kind[i].size + 1, 2, 18, 3, 1, 1, 1),
+                             kind[i].window, kind[i].stride, kind[i].pad, { 2, 1, 0, 1 }, true,
+                             true, NAIVE_ZEROS | NAIVE_TINY });
+    }
+}
+
+static void test_many_slices_shards_and_pieces(void **state)
+{
+    (void)state;
+    static const sharing shared[] = { { 8, 1, 0, 1 }, { 8, 1, 0, 4 }, { 5, 2, 1, 1 },
+                                      { 8, 3, 1, 2 }, { 12, 1, 0, 1 } }; /* some without samples */
+    for (size_t i = 0; i < sizeof shared / sizeof shared[0]; i++) {
+        check((pooled_case){ shape_of(11, 30, 30, 1, 20, 3, 1, 1, 1), 2, 2, 0, shared[i], true,
+                             true, 0 });
+    }
+    check((pooled_case){ shape_of(2, 90, 30, 1, 4, 1, 1, 0, 0), 2, 2, 0, { 1, 1, 0, 1 }, true,
+                         true, 0 }); /* patches that are rows, slices that cut a window */
+    check((pooled_case){ shape_of(2, 66, 300, 1, 5, 3, 1, 1, 1), 2, 2, 0, { 1, 1, 0, 1 }, true,
+                         true, 0 });
+    check((pooled_case){ shape_of(1, 2, 4100, 1, 2, 1, 1, 0, 0), 2, 2, 0, { 1, 1, 0, 1 }, true,
+                         true, 0 }); /* wider than a slice may be */
+}
+
+static void test_several_blocks_of_columns_sum_the_bias_once(void **state)
+{
+    (void)state;
+    check((pooled_case){ shape_of(3, 8, 8, 70, 40, 3, 1, 1, 1), 2, 2, 0, { 2, 1, 0, 1 }, true,
+                         true, NAIVE_ZEROS });
+    check((pooled_case){ shape_of(2, 6, 6, 9, 300, 3, 1, 1, 1), 2, 2, 0, { 2, 1, 0, 1 }, false,
+                         true, NAIVE_ZEROS });
+}
+
+static void test_a_nan_and_an_infinity_get_through(void **state)
+{
+    (void)state;
+    check((pooled_case){ shape_of(4, 8, 8, 2, 19, 3, 1, 1, 1), 2, 2, 0, { 2, 1, 0, 1 }, true, true,
+                         NAIVE_ZEROS | NAIVE_HUGE | NAIVE_INFINITE | NAIVE_NAN });
+}
+
+static void test_no_samples_leave_plus_zero(void **state)
+{
+    (void)state;
+    check((pooled_case){ shape_of(0, 8, 8, 2, 5, 3, 1, 1, 1), 2, 2, 0, { 2, 1, 0, 1 }, true, true,
+                         0 });
+}
+
+static void test_a_pooling_of_another_tensor_is_refused(void **state)
+{
+    (void)state;
+    const pooled_case t = { shape_of(1, 4, 4, 1, 2, 1, 1, 0, 0), 2, 2, 0, { 1, 1, 0, 1 }, true,
+                            true, 0 };
+    float x[16] = { 0 }, dx[32], dy[8] = { 0 }, dw[32], db[2], other[32];
+    uint8_t place[8] = { 0 };
+    const ls_fold fold = { .leaf_count = 1, .piece_count = 1, .slot_count = 1, .sample = { 0, 1 } };
+    ls_pooled_weight_gradient_args args = {
+        .conv = { .shape = t.conv, .fold = &fold, .x = x, .dy = dx, .dw = dw, .piece_stride = 32 },
+        .pool = { .shape = pool_over(&t), .dy = dy, .place = place, .dx = dx },
+        .db = db,
+    };
+    args.pool.shape.samples = 1;
+    ls_stream *stream = &all.machine[0].stream;
+    assert_int_equal(ls_pooled_weight_gradient(stream, &args), LS_OK);
+    args.pool.dx = other;
+    assert_int_equal(ls_pooled_weight_gradient(stream, &args), LS_ERR_ARGUMENT);
+    args.pool.dx = dx;
+    args.pool.shape.channels = 1;
+    assert_int_equal(ls_pooled_weight_gradient(stream, &args), LS_ERR_ARGUMENT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_windows_side_by_side_in_one_op_and_in_three),
+        cmocka_unit_test(test_windows_of_every_kind),
+        cmocka_unit_test(test_many_slices_shards_and_pieces),
+        cmocka_unit_test(test_several_blocks_of_columns_sum_the_bias_once),
+        cmocka_unit_test(test_a_nan_and_an_infinity_get_through),
+        cmocka_unit_test(test_no_samples_leave_plus_zero),
+        cmocka_unit_test(test_a_pooling_of_another_tensor_is_refused),
+    };
+    return cmocka_run_group_tests(tests, open_machines, close_machines);
+}
