@@ -48,8 +48,8 @@ SOURCES = {
 }
 # One micro-kernel source per op, compiled once per instruction set (src/kernels/host/host.h).
 HOST_KERNELS = ("activation arena batch_sum batchnorm batchnorm_sums conv decode dropout "
-                "format16 gemm loss patch peak pool pooled_gradient product table tensors tile "
-                "weight_gradient whole")
+                "format16 gemm loss patch peak pool pooled_forward pooled_gradient product "
+                "table tensors tile weight_gradient whole")
 # A build links one of these: what chooses at run time, and the sets of kernels it chooses among.
 HOST_TABLES = {
     "x86_64": (["kernels/host/cpu", "cpu_bytes_x86_64"], ["portable", "avx2", "avx512"]),
@@ -103,7 +103,7 @@ TESTS = ("test_activation test_all_reduce test_arena test_augment test_batch_sum
          "test_late_streams test_link test_loss test_memory test_metrics test_model "
          "test_model_graph test_nearest test_network_gradients test_normalize test_npy "
          "test_numerics test_optimizer test_pcie test_pipeline test_planes test_png test_pool "
-         "test_pooled_gradient test_protocol test_residual test_resume test_ring test_ring_order "
+         "test_pooled test_protocol test_residual test_resume test_ring test_ring_order "
          "test_run_folder test_sampler test_schedule test_semantics test_sha256 test_shard_sums "
          "test_status test_tensors test_thread test_topology test_tree test_unused "
          "test_vgpu_driver test_vgpu_launch test_vgpu_order test_vgpu_ptx test_weights test_whole")

@@ -71,12 +71,18 @@ static ls_status check_conv(const char *op, const ls_conv_shape *shape)
                         shape->pad_left, shape->out_width);
 }
 
+static ls_status check_conv_forward(const char *op, const ls_conv_forward_args *args)
+{
+    LS_TRY(check_conv(op, &args->shape));
+    LS_CHECK_POINTER(op, args->shape.samples > 0, x);
+    LS_CHECK_POINTER(op, args->shape.samples > 0, w);
+    LS_CHECK_POINTER(op, args->shape.samples > 0, y);
+    return LS_OK;
+}
+
 ls_status ls_conv_forward(ls_stream *stream, const ls_conv_forward_args *args)
 {
-    LS_TRY(check_conv("conv_forward", &args->shape));
-    LS_CHECK_POINTER("conv_forward", args->shape.samples > 0, x);
-    LS_CHECK_POINTER("conv_forward", args->shape.samples > 0, w);
-    LS_CHECK_POINTER("conv_forward", args->shape.samples > 0, y);
+    LS_TRY(check_conv_forward("conv_forward", args));
     return ls_enqueued(stream, ls_kernels_of(stream)->conv_forward(stream, args));
 }
 
@@ -148,12 +154,18 @@ static ls_status check_max_pool(const char *op, const ls_pool_shape *shape)
     return LS_OK;
 }
 
+static ls_status check_max_pool_forward(const char *op, const ls_max_pool_args *args)
+{
+    LS_TRY(check_max_pool(op, &args->shape));
+    LS_CHECK_POINTER(op, args->shape.samples > 0, x);
+    LS_CHECK_POINTER(op, args->shape.samples > 0, y);
+    LS_CHECK_POINTER(op, args->shape.samples > 0, place);
+    return LS_OK;
+}
+
 ls_status ls_max_pool(ls_stream *stream, const ls_max_pool_args *args)
 {
-    LS_TRY(check_max_pool("max_pool", &args->shape));
-    LS_CHECK_POINTER("max_pool", args->shape.samples > 0, x);
-    LS_CHECK_POINTER("max_pool", args->shape.samples > 0, y);
-    LS_CHECK_POINTER("max_pool", args->shape.samples > 0, place);
+    LS_TRY(check_max_pool_forward("max_pool", args));
     return ls_enqueued(stream, ls_kernels_of(stream)->max_pool(stream, args));
 }
 
@@ -172,19 +184,35 @@ ls_status ls_max_pool_gradient(ls_stream *stream, const ls_max_pool_gradient_arg
     return ls_enqueued(stream, ls_kernels_of(stream)->max_pool_gradient(stream, args));
 }
 
+/* `between`: the tensor that they share, as each has it. */
+static ls_status check_pooled(const char *op, const ls_conv_shape *conv, const ls_pool_shape *pool,
+                              const float *const between[2])
+{
+    if (conv->samples == pool->samples && conv->out_height == pool->height &&
+        conv->out_width == pool->width && conv->filters == pool->channels &&
+        between[0] == between[1]) {
+        return LS_OK;
+    }
+    return ls_fail(LS_ERR_ARGUMENT, "%s: the pooling's input is not the convolution's output", op);
+}
+
+ls_status ls_pooled_conv_forward(ls_stream *stream, const ls_pooled_conv_forward_args *args)
+{
+    static const char op[] = "pooled_conv_forward";
+    LS_TRY(check_conv_forward(op, &args->conv));
+    LS_TRY(check_max_pool_forward(op, &args->pool));
+    LS_TRY(check_pooled(op, &args->conv.shape, &args->pool.shape,
+                        (const float *[2]){ args->conv.y, args->pool.x }));
+    return ls_enqueued(stream, ls_kernels_of(stream)->pooled_conv_forward(stream, args));
+}
+
 ls_status ls_pooled_weight_gradient(ls_stream *stream, const ls_pooled_weight_gradient_args *args)
 {
     static const char op[] = "pooled_weight_gradient";
-    const ls_conv_shape *conv = &args->conv.shape;
-    const ls_pool_shape *pool = &args->pool.shape;
     LS_TRY(check_weight_gradient(op, &args->conv));
     LS_TRY(check_max_pool_gradient(op, &args->pool));
-    if (conv->samples != pool->samples || conv->out_height != pool->height ||
-        conv->out_width != pool->width || conv->filters != pool->channels ||
-        args->conv.dy != args->pool.dx) {
-        return ls_fail(LS_ERR_ARGUMENT, "%s: the pooling's input is not the convolution's output",
-                       op);
-    }
+    LS_TRY(check_pooled(op, &args->conv.shape, &args->pool.shape,
+                        (const float *[2]){ args->conv.dy, args->pool.dx }));
     return ls_enqueued(stream, ls_kernels_of(stream)->pooled_weight_gradient(stream, args));
 }
 

@@ -149,6 +149,13 @@ typedef struct {
     float *dx; /* [samples,height,width,channels] */
 } ls_average_pool_gradient_args;
 
+/* A convolution and a max pooling that alone reads its output: conv_forward into conv.y, which is
+ * pool.x, then max_pool. Afterwards conv.y holds anything: it is room, which may be used. */
+typedef struct {
+    ls_conv_forward_args conv;
+    ls_max_pool_args pool;
+} ls_pooled_conv_forward_args;
+
 /* Gradients of the parameters of a convolution of which only a max pooling reads the output: what
  * max_pool_gradient leaves in pool.dx, which is conv.dy, given to conv_weight_gradient, and to
  * batch_sum for the bias. Afterwards pool.dx holds anything: it is room, which may be used. */
@@ -206,6 +213,7 @@ typedef struct {
     X(max_pool_gradient)                                                                          \
     X(average_pool)                                                                               \
     X(average_pool_gradient)                                                                      \
+    X(pooled_conv_forward)                                                                        \
     X(pooled_weight_gradient)                                                                     \
     LS_ELEMENTWISE_KERNELS(X)                                                                     \
     LS_LOSS_KERNELS(X)                                                                            \

@@ -9,13 +9,20 @@
 
 /* -- layers ------------------------------------------------------------------------------------ */
 
+static ls_status conv_args(ls_replica *r, const ls_layer *layer, size_t samples, const float *x,
+                           float *y, ls_conv_forward_args *args)
+{
+    *args = (ls_conv_forward_args){ .shape = layer->conv, .relu = layer->relu, .x = x, .y = y };
+    args->shape.samples = samples;
+    LS_TRY(ls_storage_parameter(r, layer->kernel, &args->w));
+    return ls_storage_parameter(r, layer->bias, &args->bias);
+}
+
 static ls_status conv_forward(ls_replica *r, const ls_layer *layer, size_t samples, const float *x,
                               float *y)
 {
-    ls_conv_forward_args args = { .shape = layer->conv, .relu = layer->relu, .x = x, .y = y };
-    args.shape.samples = samples;
-    LS_TRY(ls_storage_parameter(r, layer->kernel, &args.w));
-    LS_TRY(ls_storage_parameter(r, layer->bias, &args.bias));
+    ls_conv_forward_args args;
+    LS_TRY(conv_args(r, layer, samples, x, y, &args));
     return ls_conv_forward(&r->compute, &args);
 }
 
@@ -184,14 +191,44 @@ static ls_status forward_layer(ls_replica *r, int l, const ls_pass_input *input,
     return ls_storage_write(r, r->view[l], input->samples * ls_shape_floats(layer->out));
 }
 
+/* Are layer `l`, a convolution, and the pooling that alone reads it one op? Then the convolution's
+ * output is not kept. In the classes of 16 bits it is rounded on its way, and they are two. */
+static bool is_pooled_at_once(const ls_replica *r, int l)
+{
+    const ls_layer *layer = &r->config->model->layer[l];
+    return layer->op == LS_OP_CONV && layer->pooling == l + 1 && !r->activation[l].is_narrow;
+}
+
+/* A convolution and the next layer. */
+static ls_status forward_pooled(ls_replica *r, int l, const ls_pass_input *input)
+{
+    const ls_layer *layer = &r->config->model->layer[l];
+    const float *x;
+    ls_pooled_conv_forward_args args = { 0 };
+    r->view[l] = r->activation[l];
+    r->view[l + 1] = r->activation[l + 1];
+    LS_TRY(ls_storage_read(r, r->view[layer->input[0]],
+                           input->samples * ls_shape_floats(layer->in), LS_SCRATCH_A, &x));
+    LS_TRY(conv_args(r, layer, input->samples, x, r->view[l].at, &args.conv));
+    args.pool = (ls_max_pool_args){ .shape = layer[1].pool, .x = args.conv.y,
+                                    .y = ls_storage_draft(r, r->view[l + 1]),
+                                    .place = r->place[l + 1] };
+    args.pool.shape.samples = input->samples;
+    LS_TRY(ls_pooled_conv_forward(&r->compute, &args));
+    return ls_storage_write(r, r->view[l + 1], input->samples * ls_shape_floats(layer[1].out));
+}
+
 ls_status ls_replica_forward(ls_replica *replica, const ls_pass_input *input,
                              const ls_fold *fold)
 {
     ls_replica *r = replica;
     const ls_model *model = r->config->model;
     LS_TRY(ls_replica_decode(r, input));
-    for (int l = 0; l < model->layer_count; l++)
-        if (model->layer[l].is_used) LS_TRY(forward_layer(r, l, input, fold));
+    for (int l = 0; l < model->layer_count; l++) {
+        if (!model->layer[l].is_used) continue;
+        if (is_pooled_at_once(r, l)) LS_TRY(forward_pooled(r, l++, input));
+        else LS_TRY(forward_layer(r, l, input, fold));
+    }
     return LS_OK;
 }
 
@@ -201,6 +238,20 @@ const float *ls_replica_output(const ls_replica *replica)
 }
 
 /* -- diagnosis --------------------------------------------------------------------------------- */
+
+/* *y = layer `l`'s output of the last pass; what was not kept is made again. */
+static ls_status read_output(ls_replica *r, int l, size_t samples, const float **y)
+{
+    const ls_layer *layer = &r->config->model->layer[l];
+    const size_t count = samples * ls_shape_floats(layer->out);
+    if (is_pooled_at_once(r, l)) {
+        const float *x;
+        LS_TRY(ls_storage_read(r, r->view[layer->input[0]], samples * ls_shape_floats(layer->in),
+                               LS_SCRATCH_A, &x));
+        LS_TRY(conv_forward(r, layer, samples, x, r->view[l].at));
+    }
+    return ls_storage_read(r, r->view[l], count, LS_SCRATCH_A, y);
+}
 
 ls_status ls_replica_find_nonfinite(ls_replica *replica, size_t samples, ls_group *group,
                                     int *layer, uint64_t *element)
@@ -212,7 +263,7 @@ ls_status ls_replica_find_nonfinite(ls_replica *replica, size_t samples, ls_grou
         if (!model->layer[l].is_used) continue;
         const size_t count = samples * ls_shape_floats(model->layer[l].out);
         const float *y;
-        LS_TRY(ls_storage_read(r, r->view[l], count, LS_SCRATCH_A, &y));
+        LS_TRY(read_output(r, l, samples, &y));
         LS_TRY(ls_nonfinite(&r->compute, &(ls_nonfinite_args){
             .count = count,
             .x = y,

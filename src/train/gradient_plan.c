@@ -91,32 +91,12 @@ static void plan_input(walk *w, int l, int i)
     w->holders[move->sum] = 1;
 }
 
-/* Does `layer` read layer `l`'s output, and has a gradient to give? */
-static bool reads(const ls_layer *layer, int l)
-{
-    bool found = false;
-    for (int i = 0; i < layer->input_count; i++) found = found || layer->input[i] == l;
-    return found && layer->is_used;
-}
-
-/* Is layer `l`'s output read by one max pooling, and by nobody else? */
-static bool is_pooled_only(const ls_model *model, int l)
-{
-    int poolings = 0, others = 0;
-    for (int m = l + 1; m < model->layer_count; m++) {
-        if (!reads(&model->layer[m], l)) continue;
-        if (model->layer[m].op == LS_OP_MAX_POOL) poolings++;
-        else others++;
-    }
-    return poolings == 1 && others == 0;
-}
-
 static void plan_layer(walk *w, int l)
 {
     const ls_layer *layer = &w->model->layer[l];
     ls_gradient_step *step = &w->plan->step[l];
     step->dy = step->masked = w->gradient[l];
-    step->comes_masked = layer->relu && is_pooled_only(w->model, l);
+    step->comes_masked = layer->relu && layer->pooling >= 0;
     for (int i = 0; i < LS_LAYER_INPUTS_MAX; i++)
         step->input[i] = (ls_gradient_move){ -1, -1, -1 };
     if (step->dy < 0) return;
@@ -125,8 +105,8 @@ static void plan_layer(walk *w, int l)
         w->holders[step->dy]--;
     }
     for (int i = 0; i < layer->input_count; i++) plan_input(w, l, i);
-    step->feeds_pooling = layer->op == LS_OP_CONV && step->input[0].write < 0
-                          && is_pooled_only(w->model, l) && reads(&w->model->layer[l + 1], l);
+    step->feeds_pooling = layer->op == LS_OP_CONV && layer->pooling == l + 1
+                          && step->input[0].write < 0;
     w->holders[step->masked]--;
 }
 

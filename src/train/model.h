@@ -77,6 +77,8 @@ typedef struct {
     int kernel, bias;         /* conv, dense: index into parameter[], or -1 */
     int gamma, beta;          /* batchnorm: index into parameter[], or -1 */
     int mean, variance;       /* batchnorm: index into statistic[], or -1 */
+    int pooling;              /* the max pooling that, of the used layers, alone reads this one's
+                                 output; -1: it is read by others, or by none */
     bool is_used;             /* the loss depends on it; else nobody need compute it, and its
                                  parameters stay as they are */
 } ls_layer;

@@ -75,6 +75,25 @@ static void mark_used(ls_model *model)
     }
 }
 
+static bool reads(const ls_layer *layer, int l)
+{
+    bool found = false;
+    for (int k = 0; k < layer->input_count; k++) found = found || layer->input[k] == l;
+    return found && layer->is_used;
+}
+
+/* See ls_layer.pooling. */
+static int pooling_of(const ls_model *model, int l)
+{
+    int reader = -1, readers = 0;
+    for (int i = l + 1; i < model->layer_count; i++) {
+        if (!reads(&model->layer[i], l)) continue;
+        reader = i;
+        readers++;
+    }
+    return readers == 1 && model->layer[reader].op == LS_OP_MAX_POOL ? reader : -1;
+}
+
 static ls_status alloc_model(ls_model *model, const char *name, size_t layers)
 {
     const size_t name_bytes = strlen(name) + 1;
@@ -107,6 +126,7 @@ static ls_status build(ls_model *model, const char *name, const char *text, ls_p
     model->layer_count = m->layer_count;
     model->smoothing = m->smoothing;
     mark_used(model);
+    for (int i = 0; i < model->layer_count; i++) model->layer[i].pooling = pooling_of(model, i);
     LS_TRY(ls_model_add_parameters(name, model, m));
     if (!learns(model)) {
         return ls_model_fail(name, m->loss_kind, "no layer of this %s has weights; expected a conv "

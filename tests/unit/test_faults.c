@@ -60,8 +60,8 @@ static ls_status nan_update(ls_stream *stream, const ls_update_args *args)
     return LS_OK;
 }
 
-/* digits-cnn has two convolutions: call 13 is the first of step 7. Its weights go bad before it. */
-enum { CONVOLUTIONS = 2 };
+/* digits-cnn has two convolutions, the second of which is pooled at once: call 7 is that of step 7.
+ * Its weights go bad before it. */
 
 static ls_status nan_weight(ls_stream *stream, const ls_conv_forward_args *args)
 {
@@ -74,6 +74,26 @@ static ls_status nan_output(ls_stream *stream, const ls_conv_forward_args *args)
 {
     LS_TRY(lie.sound->conv_forward(stream, args));
     if (++lie.calls == lie.bad_call) args->y[5] = NAN;
+    return LS_OK;
+}
+
+/* A convolution of four filters that overflows, though its weights and its input are finite. */
+static const float overflow[4] = { [2] = INFINITY };
+
+static ls_status infinite_conv(ls_stream *stream, const ls_conv_forward_args *args)
+{
+    ls_conv_forward_args a = *args;
+    a.bias = overflow;
+    return lie.sound->conv_forward(stream, &a);
+}
+
+static ls_status infinite_pooled(ls_stream *stream, const ls_pooled_conv_forward_args *args)
+{
+    ls_pooled_conv_forward_args a = *args;
+    a.conv.bias = overflow;
+    LS_TRY(lie.sound->pooled_conv_forward(stream, &a));
+    memset(a.conv.y, 0, sizeof *a.conv.y * a.conv.shape.samples * a.pool.shape.height
+                            * a.pool.shape.width * a.pool.shape.channels); /* not kept */
     return LS_OK;
 }
 
@@ -98,6 +118,8 @@ static ls_status open_lying(void *context, int rank, int threads, atomic_ulong *
         if (wrong.update) lie.kernels.update = wrong.update;
         if (wrong.digest) lie.kernels.digest = wrong.digest;
         if (wrong.conv_forward) lie.kernels.conv_forward = wrong.conv_forward;
+        if (wrong.pooled_conv_forward)
+            lie.kernels.pooled_conv_forward = wrong.pooled_conv_forward;
         (*out)->kernels = &lie.kernels;
     }
     return LS_OK;
@@ -297,12 +319,27 @@ static void test_a_weight_gone_bad_in_one_replica_is_named_with_it(void **state)
     training_set(t, "out", folder);
     training_set(t, "save-every", "1");
     lie.kernels.conv_forward = nan_weight;
-    lie.bad_call = 6 * CONVOLUTIONS + 1;
+    lie.bad_call = 7;
     assert_int_equal(training_run(t), LS_ERR_NONFINITE);
     assert_int_equal(t->step_count, 6);
     expect_in_message("rank 1: step 7");
     expect_in_message("weights/conv1/kernel holds a value that is not finite, element 5");
     expect_finite_checkpoints(folder, 6);
+    training_destroy(t);
+}
+
+/* The convolution's output is not kept: it is looked at all the same. */
+static void test_the_layer_that_overflows_is_named_and_not_the_pooling_over_it(void **state)
+{
+    (void)state;
+    training *t = lying_create();
+    training_write(t, "small.model", "input 8x8x1\nconv 4 3x3 relu\nmaxpool 2x2\nflatten\n"
+                                     "dense 10\nloss softmax-crossentropy\n");
+    training_set(t, "model", training_path(t, "small.model"));
+    lie.kernels.conv_forward = infinite_conv;
+    lie.kernels.pooled_conv_forward = infinite_pooled;
+    assert_int_equal(training_run(t), LS_ERR_NONFINITE);
+    expect_in_message("the output of layer conv1 is the first that is not finite");
     training_destroy(t);
 }
 
@@ -315,7 +352,7 @@ static void test_rollback_goes_on_as_if_the_batch_had_been_left_out(void **state
     training_bits skipped;
     training_set(t, "nonfinite", "skip");
     lie.kernels.conv_forward = nan_output;
-    lie.bad_call = 6 * CONVOLUTIONS + 1;
+    lie.bad_call = 7;
     training_must_run(t);
     assert_true(t->step_count == 13 && t->step[6].skipped);
     t->step[6].loss = 0; /* a NaN, which equals nothing */
@@ -344,6 +381,7 @@ int main(void)
         cmocka_unit_test(test_every_allocation_that_fails_ends_the_run_cleanly),
         cmocka_unit_test(test_a_value_that_is_not_finite_stops_that_step_and_is_in_no_checkpoint),
         cmocka_unit_test(test_a_weight_gone_bad_in_one_replica_is_named_with_it),
+        cmocka_unit_test(test_the_layer_that_overflows_is_named_and_not_the_pooling_over_it),
         cmocka_unit_test(test_rollback_goes_on_as_if_the_batch_had_been_left_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

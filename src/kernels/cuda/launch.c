@@ -176,6 +176,12 @@ ls_status ls_average_pool_gradient_cuda(ls_stream *stream, const ls_average_pool
                            ls_ceil_div(p.count, LS_CUDA_THREADS), 1, LS_CUDA_THREADS, p);
 }
 
+ls_status ls_pooled_conv_forward_cuda(ls_stream *stream, const ls_pooled_conv_forward_args *args)
+{
+    LS_TRY(ls_conv_forward_cuda(stream, &args->conv));
+    return ls_max_pool_cuda(stream, &args->pool);
+}
+
 ls_status ls_pooled_weight_gradient_cuda(ls_stream *stream,
                                          const ls_pooled_weight_gradient_args *args)
 {

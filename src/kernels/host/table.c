@@ -21,6 +21,7 @@ const ls_kernels LS_HOST(kernels) = {
     .max_pool_gradient = LS_HOST(max_pool_gradient),
     .average_pool = LS_HOST(average_pool),
     .average_pool_gradient = LS_HOST(average_pool_gradient),
+    .pooled_conv_forward = LS_HOST(pooled_conv_forward),
     .pooled_weight_gradient = LS_HOST(pooled_weight_gradient),
     .activate = LS_HOST(activate),
     .activate_gradient = LS_HOST(activate_gradient),

@@ -158,6 +158,13 @@ ls_status ls_average_pool_gradient_reference(ls_stream *stream,
     return LS_OK;
 }
 
+ls_status ls_pooled_conv_forward_reference(ls_stream *stream,
+                                           const ls_pooled_conv_forward_args *args)
+{
+    LS_TRY(ls_conv_forward_reference(stream, &args->conv));
+    return ls_max_pool_reference(stream, &args->pool);
+}
+
 ls_status ls_pooled_weight_gradient_reference(ls_stream *stream,
                                               const ls_pooled_weight_gradient_args *args)
 {

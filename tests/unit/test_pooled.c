@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_pooled_gradient.c -- gradients of a convolution under a max pooling: the bits of the three
- * ops one after the other, on every machine, for every fold.
+/* test_pooled.c -- a convolution under a max pooling, and the gradients of its parameters: the bits
+ * of the ops one after the other, on every machine, for every fold.
  */
 #include <stdio.h>
 
@@ -121,6 +121,63 @@ static void check(pooled_case t)
     free(got);
 }
 
+/* The pooled outputs of all samples, from one op and from two. */
+static void check_forward(const pooled_case *t)
+{
+    naive_random n = { .state = 3 + t->conv.samples };
+    convolution c = convolution_of(&n, t->conv, t->mix);
+    const size_t between = y_floats(&t->conv);
+    ls_pooled_conv_forward_args args = {
+        .conv = { .shape = t->conv, .relu = t->has_relu, .x = c.x, .w = c.w,
+                  .bias = t->has_bias ? c.bias : NULL },
+        .pool = { .shape = pool_over(t) },
+    };
+    ls_pool_shape *pool = &args.pool.shape;
+    pool->samples = t->conv.samples;
+    const size_t out = pool->samples * pool->out_height * pool->out_width * pool->channels;
+    float *y = malloc(between * sizeof *y + 1);
+    float *want = malloc(out * sizeof *want + 1), *got = malloc(out * sizeof *got + 1);
+    uint8_t *want_place = malloc(out + 1), *got_place = malloc(out + 1);
+    args.conv.y = y;
+    args.pool.x = y;
+    args.pool.y = want;
+    args.pool.place = want_place;
+    assert_int_equal(ls_conv_forward(&all.machine[0].stream, &args.conv), LS_OK);
+    assert_int_equal(ls_max_pool(&all.machine[0].stream, &args.pool), LS_OK);
+    args.pool.y = got;
+    args.pool.place = got_place;
+    for (int m = 0; m < all.count; m++) {
+        memset(y, 0xff, between * sizeof *y);
+        memset(got, 0xff, out * sizeof *got);
+        memset(got_place, 0xff, out);
+        assert_int_equal(ls_pooled_conv_forward(&all.machine[m].stream, &args), LS_OK);
+        assert_true(naive_same("pooled_conv_forward", all.machine[m].name, want, got, out));
+        assert_memory_equal(want_place, got_place, out);
+    }
+    convolution_free(&c);
+    free(y);
+    free(want);
+    free(got);
+    free(want_place);
+    free(got_place);
+}
+
+static void test_forward_by_a_few_samples_and_at_once(void **state)
+{
+    (void)state;
+    static const size_t samples[] = { 0, 1, 3, 29, 30 }; /* 7 at a time for each thread */
+    for (size_t i = 0; i < sizeof samples / sizeof samples[0]; i++) {
+        check_forward(&(pooled_case){ .conv = shape_of(samples[i], 32, 32, 1, 20, 3, 1, 0, 0),
+                                      .window = 2, .stride = 2, .has_relu = i % 2 == 0,
+                                      .has_bias = true, .mix = NAIVE_ZEROS });
+    }
+    check_forward(&(pooled_case){ .conv = shape_of(2, 280, 300, 1, 5, 1, 1, 0, 0), .window = 3,
+                                  .stride = 2, .pad = 1, .has_relu = true }); /* a large sample */
+    check_forward(&(pooled_case){ .conv = shape_of(5, 9, 9, 3, 17, 3, 2, 0, 0), .window = 2,
+                                  .stride = 1, .has_bias = true,
+                                  .mix = NAIVE_ZEROS | NAIVE_INFINITE | NAIVE_NAN });
+}
+
 static void test_windows_side_by_side_in_one_op_and_in_three(void **state)
 {
     (void)state;
@@ -206,11 +263,22 @@ static void test_a_pooling_of_another_tensor_is_refused(void **state)
     args.pool.dx = dx;
     args.pool.shape.channels = 1;
     assert_int_equal(ls_pooled_weight_gradient(stream, &args), LS_ERR_ARGUMENT);
+    ls_pooled_conv_forward_args forward = {
+        .conv = { .shape = t.conv, .x = x, .w = x, .y = dx },
+        .pool = { .shape = args.pool.shape, .x = dx, .y = dy, .place = place },
+    };
+    forward.conv.shape.samples = 1;
+    assert_int_equal(ls_pooled_conv_forward(stream, &forward), LS_ERR_ARGUMENT);
+    forward.pool.shape.channels = 2;
+    assert_int_equal(ls_pooled_conv_forward(stream, &forward), LS_OK);
+    forward.pool.x = other;
+    assert_int_equal(ls_pooled_conv_forward(stream, &forward), LS_ERR_ARGUMENT);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_forward_by_a_few_samples_and_at_once),
         cmocka_unit_test(test_windows_side_by_side_in_one_op_and_in_three),
         cmocka_unit_test(test_windows_of_every_kind),
         cmocka_unit_test(test_many_slices_shards_and_pieces),
