@@ -30,16 +30,16 @@ SOURCES = {
                           "loss pool shard_sums table tensors whole"),
     "collectives": ("all_reduce bucket comm comm_create gather ledger link overdue "
                     "reduce_direct reduce_ring rendezvous ring ring_describe tree"),
-    "io": ("augment augment_pixels checkpoint checkpoint_header csv data_file dataset "
+    "io": ("augment augment_pixels batch_slot checkpoint checkpoint_header csv data_file dataset "
            "dataset_cifar dataset_csv dataset_digits dataset_idx dataset_npy dataset_read "
            "dataset_report dataset_scale dataset_spec json new_file pipeline png run_folder "
            "sampler"),
-    "train": ("apply backward best builtin callbacks class_weights compare config "
-              "config_schedule config_value environment evaluate explain folder forward "
-              "gradient_plan guard loss machine memory metrics model_describe model_init "
-              "model_ops model_options model_parameters model_parse model_shapes model_words "
-              "nonfinite normalize optimizer rank replica replica_layout resume rules schedule "
-              "scores state state_text step storage trainer"),
+    "train": ("apply backward best builtin callbacks class_weights compare config config_schedule "
+              "config_value environment evaluate explain folder forward gradient_plan guard input "
+              "loss machine memory metrics model_describe model_init model_ops model_options "
+              "model_parameters model_parse model_shapes model_words nonfinite normalize "
+              "optimizer rank replica replica_layout resume rules schedule scores state "
+              "state_text step storage trainer"),
     # without main.c, which is not part of the library
     "cli": ("bench bench_allreduce bench_cases bench_exchange bench_kernel_run bench_kernels "
             "bench_peak bench_step console contact_sheet data devices eval glyph ladder options "
@@ -99,8 +99,8 @@ TESTS = ("test_activation test_all_reduce test_arena test_augment test_batch_sum
          "test_bench test_broken_data test_bucket test_callbacks test_checkpoint test_cifar10 "
          "test_cifar100 test_cli test_config test_contact_sheet test_conv test_crc32c test_csv "
          "test_dataset test_decode test_device test_dropout test_faults test_fold test_format16 "
-         "test_gemm test_gradient_plan test_gradients test_guard test_idx test_json test_kernels "
-         "test_late_streams test_link test_loss test_memory test_metrics test_model "
+         "test_gemm test_gradient_plan test_gradients test_guard test_idx test_input test_json "
+         "test_kernels test_late_streams test_link test_loss test_memory test_metrics test_model "
          "test_model_graph test_nearest test_network_gradients test_normalize test_npy "
          "test_numerics test_optimizer test_pcie test_pipeline test_planes test_png test_pool "
          "test_pooled test_protocol test_residual test_resume test_ring test_ring_order "

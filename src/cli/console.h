@@ -37,6 +37,9 @@ void ls_console_leave(void);
 /* Take a live line off the screen, before something else is printed. */
 void ls_console_clear(ls_console *console);
 
+/* Of the steps' time, without input: below this share nothing is said of it. */
+#define LS_INPUT_BOUND_SHARE 0.05
+
 /* "epoch  3/10  loss 0.1234  accuracy 0.9876  val_loss ...", with a newline. epochs 0: unknown. */
 void ls_console_print_epoch(FILE *out, const ls_history_line *line, uint64_t epochs);
 

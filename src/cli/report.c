@@ -199,6 +199,22 @@ void ls_report_time(FILE *out, const ls_time_split *time)
             time->evaluation, time->saving);
 }
 
+/* How the input kept up, and what to do if it did not. */
+static void report_input(FILE *out, const ls_input_summary *input, double steps)
+{
+    char rate[LS_UNIT_BYTES];
+    if (!(steps > 0)) return;
+    begin_row(out, "input");
+    fprintf(out, "%.1f of %d batches ready on average; %d reader%s at work %.1f %% of the time; "
+            "%s/s read\n", input->ready, input->depth, input->readers,
+            input->readers == 1 ? "" : "s", 100 * input->reader_seconds / input->readers / steps,
+            ls_with_unit((double)input->bytes / steps, rate));
+    if (input->waited / steps < LS_INPUT_BOUND_SHARE) return;
+    begin_row(out, "");
+    fprintf(out, "input-bound by %.0f %%: more --readers, or data on a faster disk, would help "
+            "(docs/troubleshooting.md)\n", 100 * input->waited / steps);
+}
+
 static void report_line(FILE *out, const char *name, const ls_history_line *line)
 {
     if (line->epoch == 0) return;
@@ -257,6 +273,7 @@ void ls_report_result(FILE *out, const char *program, const ls_config *config,
     fprintf(out, "%.0f samples/s: %" PRIu64 " samples in %.3f s of steps\n",
             result->samples_per_second, result->samples, result->seconds);
     ls_report_time(out, &result->time);
+    report_input(out, &result->input, result->time.steps);
     report_digest(out, "weights", result->weights_sha256);
     report_digest(out, "optimizer", result->optimizer_sha256);
     report_digest(out, "statistics", result->statistics_sha256);

@@ -24,10 +24,6 @@
  * shares nothing else but the data set, which nobody writes. What augmenting draws for a sample
  * is addressed too (augment.h).
  *
- * Order within a batch: with A passes, the rank's shards s with s mod A = 0 ascending, then those
- * with s mod A = 1, and so on; each shard's samples in the order of the epoch. This is the
- * order in which fold.h plans the rank's rows.
- *
  * A reader's sleep has no deadline of its own: it ends by a release or by ls_pipeline_destroy,
  * which wakes all readers; only ranks wait for readers, and they do it through ls_wait.
  */
@@ -38,22 +34,16 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "io/batch_slot.h"
 #include "io/sampler.h"
-#include "numerics.h"
-
-enum { SLOT_ALIGNMENT = 64 };
-
-/* Where the arrays of one slot begin, in bytes; the slot's own extent is `bytes`. */
-typedef struct {
-    size_t x, answer, weight, index, bytes;
-} slot_layout;
 
 typedef struct {
     unsigned char *staging; /* borrowed: depth slots */
-    slot_layout layout;     /* written before spawn */
+    ls_slot_layout layout;  /* written before spawn */
     atomic_ullong *filled;  /* owned, [depth]: turn + 1 of the batch that the slot holds */
     uint64_t taken;         /* the rank's own: turns that next returned */
     uint64_t released;      /* lock: turns that the rank is done with */
+    atomic_ullong waited_ns; /* in ls_pipeline_next; the rank's own to write */
 } rank_queue;
 
 typedef struct {
@@ -75,57 +65,14 @@ struct ls_pipeline {
     pthread_cond_t changed;    /* a slot was released, or stopping was set */
     uint64_t next_job;         /* lock */
     bool stopping;             /* lock */
+    atomic_ullong busy_ns, bytes; /* ls_input_counts, but for what ranks count */
 };
 
-static size_t round_up(size_t bytes)
-{
-    return (bytes + SLOT_ALIGNMENT - 1) / SLOT_ALIGNMENT * SLOT_ALIGNMENT;
-}
-
-/* Samples of a global batch of `samples` that `rank` owns. */
-static size_t rank_samples(const ls_pipeline_config *config, int rank, size_t samples)
-{
-    const int begin = ls_rank_shard_begin(rank, config->shard_count, config->world_size);
-    const int end = ls_rank_shard_begin(rank + 1, config->shard_count, config->world_size);
-    return ls_shard_begin(end, samples, config->shard_count) -
-           ls_shard_begin(begin, samples, config->shard_count);
-}
-
-/* The most samples that a batch of `rank` can have. A short batch can give a rank MORE than a full
- * one (V = 8: of 11 samples shard 3 gets one, of 10 two), so both that occur are asked. */
-static size_t rank_capacity(const ls_pipeline_config *config, int rank)
-{
-    const size_t count = ls_dataset_describe(config->dataset)->count[LS_PART_TRAIN];
-    size_t most = 0;
-    if (count >= config->global_batch) most = rank_samples(config, rank, config->global_batch);
-    const size_t last = config->drop_remainder ? 0 : count % config->global_batch;
-    const size_t in_last = rank_samples(config, rank, last);
-    return in_last > most ? in_last : most;
-}
-
-static bool has_weights(const ls_pipeline_config *config)
-{
-    return config->class_weight || ls_dataset_describe(config->dataset)->weighted;
-}
-
-static slot_layout layout_of(const ls_pipeline_config *config, int rank)
-{
-    const ls_dataset_info *info = ls_dataset_describe(config->dataset);
-    const size_t capacity = rank_capacity(config, rank);
-    const size_t answer = info->task == LS_TASK_CLASSIFY ? sizeof(int32_t)
-                                                         : info->outputs * sizeof(float);
-    slot_layout at = { .x = 0 };
-    at.answer = round_up(capacity * ls_dataset_raw_bytes(info));
-    at.weight = at.answer + round_up(capacity * answer);
-    at.index = at.weight + round_up(has_weights(config) ? capacity * sizeof(float) : 0);
-    at.bytes = at.index + round_up(capacity * sizeof(uint32_t));
-    if (at.bytes == 0) at.bytes = SLOT_ALIGNMENT; /* a rank without samples has slots too */
-    return at;
-}
+static uint64_t nanoseconds(double seconds) { return (uint64_t)(seconds * 1e9); }
 
 size_t ls_pipeline_staging_bytes(const ls_pipeline_config *config, int rank)
 {
-    return layout_of(config, rank).bytes * (size_t)config->depth;
+    return ls_slot_layout_of(config, rank).bytes * (size_t)config->depth;
 }
 
 /* -- filling --------------------------------------------------------------------------------- */
@@ -141,29 +88,12 @@ static size_t turn_step(const ls_pipeline *p, uint64_t turn)
     return (size_t)((p->config.first_step + turn) % p->steps_per_epoch);
 }
 
-/* The arrays of the slot that holds `turn`. */
-typedef struct {
-    char *x;         /* [capacity, ls_dataset_raw_bytes] */
-    int32_t *label;  /* [capacity] CLASSIFY, else NULL */
-    float *target;   /* [capacity, outputs] REGRESS, else NULL */
-    float *weight;   /* [capacity], or NULL: all 1 */
-    uint32_t *index; /* [capacity] */
-} slot_arrays;
-
-static slot_arrays slot_at(const ls_pipeline *p, int rank, uint64_t turn)
+/* The slot of `rank` that holds `turn`. */
+static ls_slot slot_at(const ls_pipeline *p, int rank, uint64_t turn)
 {
     const rank_queue *queue = &p->queue[rank];
     const size_t slot = (size_t)(turn % (uint64_t)p->config.depth);
-    unsigned char *base = queue->staging + slot * queue->layout.bytes;
-    void *answer = base + queue->layout.answer;
-    const bool classify = ls_dataset_describe(p->config.dataset)->task == LS_TASK_CLASSIFY;
-    return (slot_arrays){
-        .x = (void *)(base + queue->layout.x),
-        .label = classify ? answer : NULL,
-        .target = classify ? NULL : answer,
-        .weight = has_weights(&p->config) ? (void *)(base + queue->layout.weight) : NULL,
-        .index = (void *)(base + queue->layout.index),
-    };
+    return ls_slot_at(&p->config, &queue->layout, queue->staging + slot * queue->layout.bytes);
 }
 
 /* Samples of the global batch of `turn`. */
@@ -171,55 +101,6 @@ static size_t turn_samples(const ls_pipeline *p, uint64_t turn)
 {
     const size_t count = ls_dataset_describe(p->config.dataset)->count[LS_PART_TRAIN];
     return ls_sampler_step_samples(count, p->config.global_batch, turn_step(p, turn));
-}
-
-/* Write sample `index` of the training part as row `row`, as `epoch` sees it. */
-static void fill_row(const reader *me, uint32_t epoch, const slot_arrays *slot, size_t row,
-                     uint32_t index)
-{
-    const ls_pipeline_config *config = &me->pipeline->config;
-    const ls_dataset *dataset = config->dataset;
-    const ls_dataset_info *info = ls_dataset_describe(dataset);
-    char *x = slot->x + row * ls_dataset_raw_bytes(info);
-    if (ls_augment_is_none(&config->augment)) {
-        ls_dataset_read_raw(dataset, LS_PART_TRAIN, index, x);
-    } else {
-        ls_augment_read(&config->augment, dataset, LS_PART_TRAIN, index, config->seed, epoch,
-                        me->scratch, x);
-    }
-    slot->index[row] = index;
-    if (slot->label) {
-        slot->label[row] = ls_dataset_label(dataset, LS_PART_TRAIN, index);
-    } else {
-        ls_dataset_target(dataset, LS_PART_TRAIN, index, slot->target + row * info->outputs);
-    }
-    if (slot->weight) {
-        const float of_class = config->class_weight ? config->class_weight[slot->label[row]] : 1.0f;
-        slot->weight[row] = ls_dataset_weight(dataset, index) * of_class;
-    }
-}
-
-static void fill_slot(const reader *me, int rank, uint64_t turn)
-{
-    const ls_pipeline *p = me->pipeline;
-    const slot_arrays slot = slot_at(p, rank, turn);
-    const size_t samples = turn_samples(p, turn);
-    const int shards = p->config.shard_count;
-    const int first = ls_rank_shard_begin(rank, shards, p->config.world_size);
-    const int end = ls_rank_shard_begin(rank + 1, shards, p->config.world_size);
-    const uint32_t epoch = turn_epoch(p, turn);
-    const uint32_t *step_order = me->order + turn_step(p, turn) * p->config.global_batch;
-    size_t row = 0;
-    for (int pass = 0; pass < p->config.accumulate; pass++) {
-        for (int s = first; s < end; s++) {
-            if (s % p->config.accumulate != pass) continue;
-            const size_t stop = ls_shard_begin(s + 1, samples, shards);
-            for (size_t i = ls_shard_begin(s, samples, shards); i < stop; i++) {
-                fill_row(me, epoch, &slot, row++, step_order[i]);
-            }
-        }
-    }
-    assert(row == rank_samples(&p->config, rank, samples));
 }
 
 static void prepare_order(reader *me, uint32_t epoch)
@@ -230,6 +111,22 @@ static void prepare_order(reader *me, uint32_t epoch)
                      ls_dataset_describe(config->dataset)->count[LS_PART_TRAIN], me->order);
     me->epoch = epoch;
     me->has_order = true;
+}
+
+static void fill_turn(reader *me, int rank, uint64_t turn)
+{
+    ls_pipeline *p = me->pipeline;
+    const ls_slot slot = slot_at(p, rank, turn);
+    const size_t samples = turn_samples(p, turn);
+    const double begin = ls_clock();
+    prepare_order(me, turn_epoch(p, turn));
+    ls_slot_fill(&p->config, rank, me->epoch,
+                 me->order + turn_step(p, turn) * p->config.global_batch, samples, me->scratch,
+                 &slot);
+    const uint64_t bytes = (uint64_t)ls_slot_samples(&p->config, rank, samples) *
+                           ls_dataset_stored_bytes(p->config.dataset);
+    atomic_fetch_add_explicit(&p->busy_ns, nanoseconds(ls_clock() - begin), memory_order_relaxed);
+    atomic_fetch_add_explicit(&p->bytes, bytes, memory_order_relaxed);
 }
 
 /* Take the next job and wait until its slot is free. False: nothing is left, or stopping. */
@@ -259,8 +156,7 @@ static void *reader_main(void *arg)
     int rank = 0;
     uint64_t turn = 0;
     while (take_job(p, &rank, &turn)) {
-        prepare_order(me, turn_epoch(p, turn));
-        fill_slot(me, rank, turn);
+        fill_turn(me, rank, turn);
         atomic_ullong *filled = &p->queue[rank].filled[turn % (uint64_t)p->config.depth];
         atomic_store_explicit(filled, turn + 1, memory_order_release);
         if (p->config.group) atomic_fetch_add(ls_group_progress(p->config.group), 1);
@@ -293,10 +189,11 @@ static ls_status alloc_queues(ls_pipeline *p, void *const *staging)
     for (int r = 0; r < p->config.world_size; r++) {
         rank_queue *queue = &p->queue[r];
         queue->staging = staging[r];
-        queue->layout = layout_of(&p->config, r);
+        queue->layout = ls_slot_layout_of(&p->config, r);
         queue->filled = calloc((size_t)p->config.depth, sizeof *queue->filled);
         if (!queue->filled) return ls_fail(LS_ERR_MEMORY, "no memory for the input queues");
         for (int d = 0; d < p->config.depth; d++) atomic_init(&queue->filled[d], 0);
+        atomic_init(&queue->waited_ns, 0);
     }
     return LS_OK;
 }
@@ -332,6 +229,8 @@ ls_status ls_pipeline_create(const ls_pipeline_config *config, void *const *stag
     if (!p) return ls_fail(LS_ERR_MEMORY, "no memory for the input pipeline");
     p->config = *config;
     p->steps_per_epoch = steps;
+    atomic_init(&p->busy_ns, 0);
+    atomic_init(&p->bytes, 0);
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->changed, NULL);
 
@@ -368,6 +267,34 @@ void ls_pipeline_destroy(ls_pipeline *p)
 
 /* -- taking ---------------------------------------------------------------------------------- */
 
+static bool is_filled(const ls_pipeline *p, const rank_queue *queue, uint64_t turn)
+{
+    atomic_ullong *filled = &queue->filled[turn % (uint64_t)p->config.depth];
+    return atomic_load_explicit(filled, memory_order_acquire) == turn + 1;
+}
+
+/* How many batches, from `turn` on, are filled. */
+static int count_ready(const ls_pipeline *p, const rank_queue *queue, uint64_t turn)
+{
+    int ready = 0;
+    while (ready < p->config.depth && is_filled(p, queue, turn + (uint64_t)ready)) ready++;
+    return ready;
+}
+
+static ls_status wait_filled(ls_pipeline *p, int rank, uint64_t turn)
+{
+    rank_queue *queue = &p->queue[rank];
+    const double begin = ls_clock();
+    ls_status status = LS_OK;
+    ls_wait wait = ls_wait_begin(p->config.group);
+    while (status == LS_OK && !is_filled(p, queue, turn)) status = ls_wait_poll(&wait);
+    atomic_fetch_add_explicit(&queue->waited_ns, nanoseconds(ls_clock() - begin),
+                              memory_order_relaxed);
+    if (status != LS_ERR_TIMEOUT) return status;
+    return ls_fail(status, "rank %d: the input batch of epoch %u, step %zu did not come", rank,
+                   turn_epoch(p, turn) + 1, turn_step(p, turn) + 1);
+}
+
 ls_status ls_pipeline_next(ls_pipeline *p, int rank, ls_batch *out)
 {
     rank_queue *queue = &p->queue[rank];
@@ -376,27 +303,16 @@ ls_status ls_pipeline_next(ls_pipeline *p, int rank, ls_batch *out)
         return ls_fail(LS_ERR_ARGUMENT, "rank %d asks for batch %llu of %llu", rank,
                        (unsigned long long)turn + 1, (unsigned long long)p->config.step_count);
     }
-    atomic_ullong *filled = &queue->filled[turn % (uint64_t)p->config.depth];
-    if (atomic_load_explicit(filled, memory_order_acquire) != turn + 1) {
-        ls_status status = LS_OK;
-        ls_wait wait = ls_wait_begin(p->config.group);
-        while (status == LS_OK &&
-               atomic_load_explicit(filled, memory_order_acquire) != turn + 1) {
-            status = ls_wait_poll(&wait);
-        }
-        if (status == LS_ERR_TIMEOUT) {
-            return ls_fail(status, "rank %d: the input batch of epoch %u, step %zu did not come",
-                           rank, turn_epoch(p, turn) + 1, turn_step(p, turn) + 1);
-        }
-        LS_TRY(status);
-    }
-    const slot_arrays slot = slot_at(p, rank, turn);
+    const int ready = count_ready(p, queue, turn);
+    if (ready == 0) LS_TRY(wait_filled(p, rank, turn));
+    const ls_slot slot = slot_at(p, rank, turn);
     const size_t samples = turn_samples(p, turn);
     *out = (ls_batch){
         .epoch = turn_epoch(p, turn),
         .step = turn_step(p, turn),
         .batch_samples = samples,
-        .samples = rank_samples(&p->config, rank, samples),
+        .samples = ls_slot_samples(&p->config, rank, samples),
+        .ready = ready,
         .x = slot.x,
         .label = slot.label,
         .target = slot.target,
@@ -414,4 +330,18 @@ void ls_pipeline_release(ls_pipeline *p, int rank)
     p->queue[rank].released++;
     pthread_cond_broadcast(&p->changed);
     pthread_mutex_unlock(&p->lock);
+}
+
+ls_input_counts ls_pipeline_counts(const ls_pipeline *p)
+{
+    ls_input_counts counts = {
+        .busy_ns = atomic_load_explicit(&p->busy_ns, memory_order_relaxed),
+        .bytes = atomic_load_explicit(&p->bytes, memory_order_relaxed),
+    };
+    for (int r = 0; r < p->config.world_size; r++) {
+        const uint64_t waited =
+            atomic_load_explicit(&p->queue[r].waited_ns, memory_order_relaxed);
+        if (waited > counts.waited_ns) counts.waited_ns = waited;
+    }
+    return counts;
 }

@@ -43,7 +43,16 @@ typedef struct {
     const float *target;      /* [samples, outputs] REGRESS, else NULL */
     const float *weight;      /* [samples] (the sample's * its class's), or NULL: all 1 */
     const uint32_t *index;    /* [samples] the sample's index in the training part */
+    int ready;                /* batches of this rank, this one included, that were filled when it
+                                 asked; 0: it waited */
 } ls_batch;
+
+/* What has been done since the start. */
+typedef struct {
+    uint64_t busy_ns;   /* in which readers filled batches, the times of all readers added up */
+    uint64_t bytes;     /* of samples, as they are stored, that went into these batches */
+    uint64_t waited_ns; /* in ls_pipeline_next, of the rank that has waited longest */
+} ls_input_counts;
 
 typedef struct ls_pipeline ls_pipeline;
 
@@ -62,5 +71,8 @@ void ls_pipeline_destroy(ls_pipeline *pipeline); /* accepts NULL; joins the read
  * Blocks: until it is filled.   Errors: TIMEOUT, ABORTED, ARGUMENT (after the last step). */
 LS_MUST_USE ls_status ls_pipeline_next(ls_pipeline *pipeline, int rank, ls_batch *out);
 void ls_pipeline_release(ls_pipeline *pipeline, int rank);
+
+/* Any thread, at any time; numbers of batches that are being filled come later. */
+ls_input_counts ls_pipeline_counts(const ls_pipeline *pipeline);
 
 #endif

@@ -437,6 +437,12 @@ ls_status ls_run_folder_log(ls_run_folder *folder, const ls_log_line *l)
     ls_json_write_number(&w, l->loss_scale);
     ls_json_write_key(&w, "skipped");
     ls_json_write_flag(&w, l->skipped);
+    ls_json_write_key(&w, "queue");
+    ls_json_write_count(&w, (uint64_t)l->queue);
+    ls_json_write_key(&w, "reader_seconds");
+    ls_json_write_number(&w, l->reader_seconds);
+    ls_json_write_key(&w, "bytes_per_second");
+    ls_json_write_number(&w, l->seconds > 0 ? (double)l->read_bytes / l->seconds : 0);
     ls_json_write_close(&w, '}');
     ls_json_write_raw(&w, "\n", 1);
     char *text;

@@ -38,9 +38,11 @@ typedef struct {
     int metric_count;          /* 0 .. LS_METRIC_MAX */
     char metric_name[LS_METRIC_MAX][LS_METRIC_NAME_BYTES]; /* "accuracy", "top5" */
     double metric[LS_METRIC_MAX], val_metric[LS_METRIC_MAX];
+    double input_share;        /* no column: of the steps' time, in which a replica had no input */
 } ls_history_line;
 
-/* One line of log.jsonl; NaN and infinities are written as null. Seconds sum to `seconds`. */
+/* One line of log.jsonl; NaN and infinities are written as null. The seconds from input_wait to
+ * update sum to `seconds`. */
 typedef struct {
     uint64_t epoch, step; /* epoch 1-based; step = applied updates after this one */
     double loss, regularizer, grad_norm, update_norm, lr;
@@ -48,6 +50,9 @@ typedef struct {
     double seconds, input_wait, copy, forward, backward, exchange, update;
     double loss_scale;
     bool skipped;
+    int queue;             /* batches that were ready when the step asked for one; 0: it waited */
+    double reader_seconds; /* in which readers were at work meanwhile, all added up */
+    uint64_t read_bytes;   /* of samples, by the readers, meanwhile; written per second */
 } ls_log_line;
 
 /* Open `path` for a new run (must be absent or empty), or, with `resume`, also one that is there:

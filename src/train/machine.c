@@ -16,7 +16,7 @@
 #include "train/memory.h"
 #include "train/run.h"
 
-enum { EVALUATION_ROWS = 64, PIPELINE_DEPTH = 3 };
+enum { EVALUATION_ROWS = 64 };
 
 /* -- opening ----------------------------------------------------------------------------------- */
 
@@ -142,7 +142,7 @@ static ls_pipeline_config pipeline_config(const ls_run *run, const ls_progress *
         .shard_count = config->shards,
         .accumulate = config->accumulate,
         .reader_count = config->readers,
-        .depth = PIPELINE_DEPTH,
+        .depth = LS_PIPELINE_DEPTH,
         .first_epoch = (uint32_t)start->epoch,
         .first_step = start->step_of_epoch,
         .step_count = config->epochs > 0 ? config->epochs * run->steps_per_epoch - begin

@@ -139,6 +139,7 @@ static ls_status summarize_epoch(ls_rank *k, ls_history_line *line)
         .val_loss = (double)NAN,
         .seconds = k->epoch_seconds,
         .samples_per_second = (double)k->epoch_samples / k->epoch_seconds,
+        .input_share = ls_input_end_epoch(k, k->epoch_seconds),
     };
     ls_history_name(line, metrics);
     ls_metric_values(metrics, sums, line->metric);
@@ -263,6 +264,7 @@ static ls_status report_step(ls_rank *k)
     const bool weightless = k->numbers.skipped && !k->numbers.failed;
     k->weightless = weightless ? k->weightless + 1 : 0;
     if (k->rank != 0) return LS_OK;
+    ls_input_note_step(k);
     LS_TRY(ls_run_folder_log(run->folder, &k->line));
     if (weightless && !k->told_skipped && run->observer->note)
         run->observer->note(run->observer->context, "all sample weights of a batch are zero: "
@@ -342,6 +344,7 @@ static ls_status fill_result(ls_rank *k)
     result->seconds = k->time.steps;
     result->samples_per_second = k->time.steps > 0 ? (double)k->samples / k->time.steps : 0;
     result->time = k->time;
+    result->input = ls_input_summarize(k);
     result->reached_until = k->reached;
     result->stopped_early = k->stopped_early;
     result->stopped_by_signal = k->stop && !k->out_of_time;

@@ -4,7 +4,8 @@
  * Internal to train/: trainer.c builds and frees a run, folder.c finds its folder and best.c the
  * file of its best epoch, machine.c makes what it runs on, memory.c looks whether that fits, rank.c
  * lives through it, step.c takes one step, guard.c sees to steps that are not finite and
- * nonfinite.c says where they are not, compare.c compares the replicas, explain.c retells a step.
+ * nonfinite.c says where they are not, compare.c compares the replicas, explain.c retells a
+ * step, input.c watches the readers.
  *
  * Thread rule: an ls_run is written before the ranks start and read-only while they run, but for
  * the fields that say otherwise. An ls_rank belongs to its thread.
@@ -25,6 +26,8 @@
 
 typedef struct ls_run ls_run;
 
+enum { LS_PIPELINE_DEPTH = 3 }; /* batches of a rank that are read ahead */
+
 /* The numbers of one step, equal on every rank. */
 typedef struct {
     ls_shard_sum totals;          /* of the global batch */
@@ -38,6 +41,13 @@ typedef struct {
     bool failed;                  /* not finite, and tolerated (guard.h) */
     bool skipped;                 /* there is no update: it failed, or D is 0 */
 } ls_step_numbers;
+
+/* What has been seen of the input (input.c). */
+typedef struct {
+    ls_input_counts counts;       /* at the end of the last step */
+    uint64_t epoch_waited_ns;     /* counts.waited_ns at the end of the last epoch */
+    uint64_t ready, steps;        /* batches that were ready, added up over so many steps */
+} ls_input_notes;
 
 /* A rank's events behind those of its buckets: for the shards' sums, for rows of batch
  * normalisation. */
@@ -65,6 +75,7 @@ typedef struct {
     uint64_t epoch_samples, samples; /* trained in this epoch, and in all, in this run */
     ls_log_line line;             /* this step's seconds, and what log.jsonl gets */
     ls_time_split time;
+    ls_input_notes input;         /* rank 0's */
 } ls_rank;
 
 struct ls_run {
@@ -127,6 +138,16 @@ LS_MUST_USE ls_status ls_step_take(ls_rank *rank);
 
 /* step.c: ls_row_exchange's gather; the context is the ls_rank. */
 LS_MUST_USE ls_status ls_step_gather_rows(void *rank, float *rows, size_t row_bytes);
+
+/* input.c: after a step: complete its line with what the readers did meanwhile. Rank 0 only. */
+void ls_input_note_step(ls_rank *rank);
+
+/* input.c: the share of the epoch's steps, which took `seconds`, in which some rank had no input;
+ * the next epoch begins. Rank 0 only; else 0. */
+double ls_input_end_epoch(ls_rank *rank, double seconds);
+
+/* input.c: what the input did in this run. Rank 0 only. */
+ls_input_summary ls_input_summarize(const ls_rank *rank);
 
 /* compare.c: compare digests over all ranks and share rank 0's wish to stop.
  * Collective. Errors: DIVERGED, naming rank, tensor, first index and both values; MEMORY. */

@@ -32,6 +32,7 @@ static ls_status load_batch(ls_rank *k, ls_batch *batch)
     double mark = ls_clock();
     LS_TRY(ls_pipeline_next(k->run->pipeline, k->rank, batch));
     k->line.input_wait = lap(&mark);
+    k->line.queue = batch->ready;
     LS_TRY(ls_replica_load(&k->replica, batch));
     LS_TRY(ls_stream_drain(&k->replica.compute, k->run->group, "copying a batch"));
     ls_pipeline_release(k->run->pipeline, k->rank);

@@ -73,12 +73,22 @@ typedef struct {
     double input_wait, copy, forward, backward, exchange, update, steps, evaluation, saving;
 } ls_time_split;
 
+/* How the input kept up with the steps. */
+typedef struct {
+    int readers, depth;               /* reader threads; batches that they read ahead */
+    double ready;                     /* batches that were ready when a step asked, on average */
+    double reader_seconds;            /* in which readers were at work, all added up */
+    uint64_t bytes;                   /* of samples that they read */
+    double waited;                    /* seconds without input, of the rank that waited longest */
+} ls_input_summary;
+
 typedef struct {
     uint64_t epochs, steps;           /* done in all, earlier runs included */
     ls_history_line last, best;       /* best as --monitor says; epoch 0: none */
     uint64_t samples;                 /* trained in this run */
     double seconds, samples_per_second; /* of training steps alone */
     ls_time_split time;
+    ls_input_summary input;
     char weights_sha256[65], optimizer_sha256[65], statistics_sha256[65]; /* or "" */
     char checkpoint[1200];            /* last.safetensors; "" if none was written */
     bool reached_until, stopped_by_signal, stopped_early, out_of_time;

@@ -391,6 +391,7 @@ static void test_a_run_says_what_it_will_do_and_what_came_out(void **state)
     expect_text(row("epoch 2/2"), "val_accuracy");
     expect_text(row("last"), "epoch 2");
     expect_text(row("speed"), "2876 samples");
+    expect_text(row("input"), "of 3 batches ready on average; 2 readers at work");
     expect_text(row("checkpoint"), "r/checkpoints/last.safetensors");
     expect_text(row("evaluate"), "lockstep eval r/checkpoints/last.safetensors --data digits");
     expect_text(row("continue"), "lockstep train --resume r --epochs 4");

@@ -345,6 +345,68 @@ static void test_a_resumed_run_sees_what_the_undisturbed_one_saw(void **state)
     assert_memory_equal(end_of_epoch, start_of_next, sizeof start_of_next);
 }
 
+/* -- what is counted --------------------------------------------------------------------------- */
+
+/* Wait until the readers have filled `batches` in all. */
+static void wait_filled(ls_group *group, unsigned long batches)
+{
+    ls_status status = LS_OK;
+    ls_wait wait = ls_wait_begin(group);
+    while (status == LS_OK && atomic_load(ls_group_progress(group)) < batches) {
+        status = ls_wait_poll(&wait);
+    }
+    assert_int_equal(status, LS_OK);
+}
+
+static void test_a_batch_tells_how_many_were_ready_when_it_was_asked_for(void **state)
+{
+    (void)state;
+    feed f;
+    ls_batch batch;
+    ls_group *group = NULL;
+    assert_int_equal(ls_group_create(1, 60, &group), LS_OK);
+    ls_pipeline_config config = config_of(digits, 64, 1);
+    config.group = group;
+    config.depth = 3;
+    config.step_count = 4;
+    feed_create(&f, config);
+    wait_filled(group, 3);
+    for (int ready = 3; ready >= 1; ready--) { /* the slots are held */
+        assert_int_equal(ls_pipeline_next(f.pipeline, 0, &batch), LS_OK);
+        assert_int_equal(batch.ready, ready);
+    }
+    ls_pipeline_release(f.pipeline, 0);
+    wait_filled(group, 4);
+    assert_int_equal(ls_pipeline_next(f.pipeline, 0, &batch), LS_OK);
+    assert_int_equal(batch.ready, 1); /* the last of all */
+    assert_int_equal(ls_pipeline_counts(f.pipeline).waited_ns, 0);
+    feed_destroy(&f);
+    ls_group_destroy(group);
+}
+
+/* 1438 digits of 64 floats, twice; and 53 pictures of 15 bytes. */
+static void test_the_bytes_of_all_samples_are_counted_and_the_readers_time(void **state)
+{
+    (void)state;
+    const ls_dataset *data[] = { digits, pictures };
+    const size_t bytes[] = { 1438 * 64 * sizeof(float), 53 * 15 };
+    for (size_t d = 0; d < 2; d++) {
+        for (int world = 1; world <= 3; world += 2) {
+            feed f;
+            ls_pipeline_config config = config_of(data[d], 25, world);
+            const size_t samples = ls_dataset_describe(data[d])->count[LS_PART_TRAIN];
+            config.reader_count = 3;
+            config.step_count = 2 * ls_sampler_step_count(samples, 25, false);
+            feed_create(&f, config);
+            take_all(&f);
+            const ls_input_counts counts = ls_pipeline_counts(f.pipeline);
+            assert_int_equal(counts.bytes, 2 * bytes[d]);
+            assert_true(counts.busy_ns > 0);
+            feed_destroy(&f);
+        }
+    }
+}
+
 /* -- ranks at their own pace ------------------------------------------------------------------ */
 
 static ls_status take_on_rank(int rank, void *arg)
@@ -395,6 +457,7 @@ static void test_held_batches_are_not_overwritten_and_the_wait_for_more_ends(voi
     assert_int_equal(ls_pipeline_next(f.pipeline, 0, &second), LS_OK);
     assert_int_equal(ls_pipeline_next(f.pipeline, 0, &third), LS_ERR_TIMEOUT);
     assert_non_null(strstr(ls_last_error(), "epoch 1, step 3"));
+    assert_true(ls_pipeline_counts(f.pipeline).waited_ns >= 400000000u); /* of the 0.5 s */
     assert_true(batch_is_planned(&config, 0, &first));
     assert_true(batch_is_planned(&config, 0, &second));
     ls_pipeline_release(f.pipeline, 0);
@@ -464,6 +527,8 @@ int main(void)
         cmocka_unit_test(test_a_short_batch_may_be_larger_for_one_rank),
         cmocka_unit_test(test_without_shuffle_and_remainder),
         cmocka_unit_test(test_a_resumed_run_sees_what_the_undisturbed_one_saw),
+        cmocka_unit_test(test_a_batch_tells_how_many_were_ready_when_it_was_asked_for),
+        cmocka_unit_test(test_the_bytes_of_all_samples_are_counted_and_the_readers_time),
         cmocka_unit_test(test_ranks_on_threads_of_their_own_read_what_readers_wrote),
         cmocka_unit_test(test_held_batches_are_not_overwritten_and_the_wait_for_more_ends),
         cmocka_unit_test(test_an_abort_ends_the_wait),

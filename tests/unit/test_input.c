@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT */
+/* test_input.c -- what a run says of its input: a line a step, a share an epoch, and the page at
+ * the end with what to do about it. */
+#include <math.h>
+#include <stdio.h>
+
+#include "cli/console.h"
+#include "cli/report.h"
+#include "support/test.h"
+#include "support/training.h"
+
+/* -- a training ------------------------------------------------------------------------------ */
+
+/* All batches of two epochs are taken, so each sample is read twice: 1438 of 64 floats. */
+static void check_training(const char *devices, int readers)
+{
+    enum { BYTES = 2 * 1438 * 64 * (int)sizeof(float) };
+    training *t = training_create();
+    char number[16];
+    snprintf(number, sizeof number, "%d", readers);
+    training_set(t, "model", "digits-cnn");
+    training_set(t, "data", "digits");
+    training_set(t, "global-batch", "128");
+    training_set(t, "devices", devices);
+    training_set(t, "readers", number);
+    training_set(t, "epochs", "2");
+    assert_int_equal(training_run(t), LS_OK);
+    const ls_input_summary *input = &t->result.input;
+    uint64_t bytes = 0;
+    double ready = 0, seconds = 0;
+    for (int i = 0; i < t->step_count; i++) {
+        assert_in_range(t->step[i].queue, 0, input->depth);
+        assert_true(t->step[i].reader_seconds >= 0);
+        ready += t->step[i].queue;
+        bytes += t->step[i].read_bytes;
+        seconds += t->step[i].reader_seconds;
+    }
+    assert_int_equal(input->readers, readers);
+    assert_int_equal(bytes, BYTES);
+    assert_int_equal(input->bytes, BYTES);
+    assert_true(input->ready == ready / t->step_count);
+    assert_true(input->reader_seconds > 0);
+    assert_true(fabs(input->reader_seconds - seconds) < 1e-6);
+    assert_true(input->waited >= 0);
+    training_destroy(t);
+}
+
+static void test_steps_and_run_count_the_same_bytes_and_seconds(void **state)
+{
+    (void)state;
+    check_training("host:1", 1);
+    check_training("host:3", 2);
+}
+
+/* -- what is printed ------------------------------------------------------------------------- */
+
+/* All that was written to `file`, which is closed. */
+static const char *printed(FILE *file)
+{
+    static char text[8192];
+    rewind(file);
+    const size_t bytes = fread(text, 1, sizeof text - 1, file);
+    text[bytes] = '\0';
+    fclose(file);
+    return text;
+}
+
+static const char *page_of(const ls_input_summary *input)
+{
+    ls_config config;
+    ls_config_init(&config);
+    FILE *file = tmpfile();
+    assert_non_null(file);
+    ls_report_result(file, "lockstep", &config, &(ls_train_result){
+        .steps = 10, .seconds = 4, .time = { .steps = 4 }, .input = *input });
+    return printed(file);
+}
+
+static void test_the_page_tells_queue_readers_and_bytes_a_second(void **state)
+{
+    (void)state;
+    const char *page = page_of(&(ls_input_summary){
+        .readers = 2, .depth = 3, .ready = 2.75, .reader_seconds = 0.5, .bytes = 8u << 20,
+        .waited = 0.1 });
+    assert_non_null(strstr(page, "2.8 of 3 batches ready on average; 2 readers at work 6.2 % of "
+                                 "the time; 2.0 MiB/s read\n"));
+    assert_null(strstr(page, "input-bound"));
+}
+
+static void test_a_run_that_waited_is_told_by_how_much_and_what_helps(void **state)
+{
+    (void)state;
+    const char *page = page_of(&(ls_input_summary){
+        .readers = 1, .depth = 3, .ready = 0.25, .reader_seconds = 4, .bytes = 1000,
+        .waited = 1.36 });
+    assert_non_null(strstr(page, "0.2 of 3 batches ready on average; 1 reader at work 100.0 % of "
+                                 "the time; 250 B/s read\n"));
+    assert_non_null(strstr(page, "input-bound by 34 %: more --readers"));
+}
+
+static const char *line_of(double share)
+{
+    FILE *file = tmpfile();
+    assert_non_null(file);
+    ls_console_print_epoch(file, &(ls_history_line){
+        .epoch = 2, .loss = 0.5, .val_loss = (double)NAN, .seconds = 1.5,
+        .samples_per_second = 900, .input_share = share }, 3);
+    return printed(file);
+}
+
+static void test_an_epoch_names_its_share_without_input_from_a_twentieth_on(void **state)
+{
+    (void)state;
+    assert_string_equal(line_of(0.34), "epoch 2/3  loss 0.5000  900 samples/s  1.5 s  "
+                                       "input-bound by 34 %\n");
+    assert_string_equal(line_of(0.05), "epoch 2/3  loss 0.5000  900 samples/s  1.5 s  "
+                                       "input-bound by 5 %\n");
+    assert_string_equal(line_of(0.049), "epoch 2/3  loss 0.5000  900 samples/s  1.5 s\n");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_steps_and_run_count_the_same_bytes_and_seconds),
+        cmocka_unit_test(test_the_page_tells_queue_readers_and_bytes_a_second),
+        cmocka_unit_test(test_a_run_that_waited_is_told_by_how_much_and_what_helps),
+        cmocka_unit_test(test_an_epoch_names_its_share_without_input_from_a_twentieth_on),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
