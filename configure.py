@@ -23,7 +23,7 @@ import sys
 
 # -- sources: src/<folder>/<name>.c ------------------------------------------------------------
 SOURCES = {
-    "": "crc32c nearest page planes pool sha256 status thread wait",
+    "": "cores crc32c nearest page planes pool sha256 status thread wait",
     "device": "device host host_room paper pcie ring_order topology",
     "kernels": "arena batchnorm check elementwise fold kernels loss row_merge",
     "kernels/reference": ("activation arena batch_sum batchnorm conv decode dropout format16 gemm "

@@ -25,16 +25,17 @@
  * the tasks wrote; the caller's load of zero acquires it from all threads, again by the release
  * sequence.
  *
- * Sleep: a thread with nothing to do polls for some 20 us if `spin`, else yields a few times, then
- * sleeps on a condition variable. No wake-up is lost: the sleeper first says that it sleeps, then
- * looks for work a last time; the caller first publishes the work, then looks for sleepers. All
- * four are sequentially consistent, so at least one of them sees the other; and the sleeper holds
- * the lock from its word to its sleep, so the caller's signal, under the lock, finds it asleep. The
- * caller's own sleep, for `unfinished`, works the same way. These waits have no deadline of their
- * own: they end when tasks end, and a task is a finite loop that waits for nobody.
+ * Sleep: a thread with nothing to do polls, if `spin`, for some 20 us at once and for some 500 us
+ * with a yield between two looks, so that a reader of samples gets the core if it wants it; else it
+ * yields a few times. Then it sleeps on a condition variable. (What the caller does alone between
+ * the jobs of a step takes tens of microseconds, and to wake a sleeper about as long.) No wake-up
+ * is lost: the sleeper first says that it sleeps, then looks for work a last time; the caller first
+ * publishes the work, then looks for sleepers. All four are sequentially consistent, so at least
+ * one of them sees the other; and the sleeper holds the lock from its word to its sleep, so the
+ * caller's signal, under the lock, finds it asleep. The caller's own sleep, for `unfinished`, works
+ * the same way. These waits have no deadline of their own: they end when tasks end, and a task is a
+ * finite loop that waits for nobody.
  */
-#define _GNU_SOURCE /* sched_getaffinity; POSIX has no way to ask for the affinity mask */
-
 #include "thread.h"
 
 #include <assert.h>
@@ -47,11 +48,10 @@
 enum {
     SCRATCH_ALIGN = 64,
     YIELD_POLLS = 20,      /* polls before a thread that may not spin goes to sleep */
-    STACK_BYTES = 2 << 20, /* of a helper */
-    CPU_MAX = 1 << 16      /* the widest affinity mask asked for */
+    STACK_BYTES = 2 << 20  /* of a helper */
 };
 
-static const double SPIN_S = 20e-6;
+static const double SPIN_S = 20e-6, YIELD_S = 500e-6;
 
 typedef struct {
     pthread_t thread;
@@ -77,20 +77,6 @@ struct ls_pool {
     pthread_cond_t work;         /* unclaimed > 0, or stopping */
     pthread_cond_t finished;     /* unfinished == 0 */
 };
-
-int ls_core_count(void)
-{
-    for (size_t cpus = 1024; cpus <= CPU_MAX; cpus *= 2) {
-        cpu_set_t *mask = CPU_ALLOC(cpus);
-        if (mask == NULL) break;
-        const size_t bytes = CPU_ALLOC_SIZE(cpus);
-        const int failed = sched_getaffinity(0, bytes, mask);
-        const int count = failed == 0 ? CPU_COUNT_S(bytes, mask) : 0;
-        CPU_FREE(mask);
-        if (count > 0) return count;
-    }
-    return 1;
-}
 
 /* Run tasks until none is left to claim. */
 static void pool_work(ls_pool *pool, int thread)
@@ -123,10 +109,13 @@ static bool pool_is_finished(ls_pool *pool) { return atomic_load(&pool->unfinish
 static bool pool_poll(ls_pool *pool, bool (*came)(ls_pool *))
 {
     if (pool->spin) {
-        const double until = ls_clock() + SPIN_S;
-        do {
+        const double begin = ls_clock();
+        double waited = 0;
+        while (waited < YIELD_S) {
             if (came(pool)) return true;
-        } while (ls_clock() < until);
+            if (waited > SPIN_S) (void)sched_yield();
+            waited = ls_clock() - begin;
+        }
         return false;
     }
     for (int poll = 0; poll < YIELD_POLLS; poll++) {

@@ -98,7 +98,7 @@ typedef struct ls_pool ls_pool;
 /* One task of a parallel loop. `thread` is in 0 .. thread_count-1 and names a scratch area. */
 typedef void ls_task_fn(void *arg, size_t task, int thread);
 
-/* T threads: the caller and T-1 more. `spin`: idle threads poll for some 20 us before they sleep
+/* T threads: the caller and T-1 more. `spin`: idle threads poll for some 500 us before they sleep
  * (set it only where replicas x threads <= cores). */
 LS_MUST_USE ls_status ls_pool_create(int thread_count, bool spin, ls_pool **out);
 void ls_pool_destroy(ls_pool *pool); /* accepts NULL */
@@ -114,7 +114,29 @@ void ls_pool_run(ls_pool *pool, size_t task_count, ls_task_fn *fn, void *arg);
 #define LS_SCRATCH_BYTES ((size_t)4 << 20)
 void *ls_pool_scratch(ls_pool *pool, int thread);
 
-/* Cores this process may run on (the affinity mask's count, at least 1). */
+/* -- cores ------------------------------------------------------------------------------------- */
+
+enum { LS_CORE_MAX = 1024 };
+
+/* Cores that a thread may run on. */
+typedef struct {
+    int count;               /* at least 1 */
+    int number[LS_CORE_MAX]; /* the first [count], as the system numbers them, ascending */
+} ls_cores;
+
+/* The calling thread's cores, by its affinity mask. */
+void ls_cores_read(ls_cores *cores);
 int ls_core_count(void);
+
+/* The calling thread, and every thread that it makes from now on, stays on cores [first, first +
+ * count) of the list. Returns whether the system lets it. */
+bool ls_cores_enter(const ls_cores *cores, int first, int count);
+
+/* "0-3,8": those cores. `room` bytes. */
+void ls_cores_text(const ls_cores *cores, int first, int count, char *text, size_t room);
+
+/* From now on the calling thread, when it wakes, waits for its turn instead of taking the core of a
+ * thread that is running. */
+void ls_thread_give_way(void);
 
 #endif

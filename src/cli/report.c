@@ -75,8 +75,14 @@ static void report_replicas(FILE *out, const ls_train_plan *plan)
     }
     fprintf(out, " (%s)\n", plan->devices->reason);
     begin_row(out, "threads");
-    fprintf(out, "%d a replica, on %d core%s; kernels %s\n", plan->threads, ls_core_count(),
-            ls_core_count() == 1 ? "" : "s", plan->kernels);
+    fprintf(out, "%d a replica, on %d core%s%s", plan->threads, ls_core_count(),
+            ls_core_count() == 1 ? "" : "s", plan->cores ? "" : " as the system places them");
+    for (int r = 0; plan->cores && r < plan->world_size; r++) {
+        char text[128];
+        ls_cores_text(plan->cores, r * plan->threads, plan->threads, text, sizeof text);
+        fprintf(out, "%s %s", r > 0 ? " |" : ":", text);
+    }
+    fprintf(out, "; kernels %s\n", plan->kernels);
 }
 
 static void report_batch(FILE *out, const ls_train_plan *plan)

@@ -155,6 +155,7 @@ static void *reader_main(void *arg)
     ls_pipeline *p = me->pipeline;
     int rank = 0;
     uint64_t turn = 0;
+    ls_thread_give_way(); /* there are batches in stock; a rank that is stopped stops all ranks */
     while (take_job(p, &rank, &turn)) {
         fill_turn(me, rank, turn);
         atomic_ullong *filled = &p->queue[rank].filled[turn % (uint64_t)p->config.depth];

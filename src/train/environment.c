@@ -43,6 +43,19 @@ static void write_count(ls_json_writer *json, const char *key, uint64_t count)
     ls_json_write_count(json, count);
 }
 
+/* Which cores each replica's threads stay on; empty: the system places them. */
+static void write_cores(ls_json_writer *json, const ls_run *run)
+{
+    char text[256];
+    ls_json_write_key(json, "replica_cores");
+    ls_json_write_open(json, '[');
+    for (int r = 0; run->stays && r < run->world_size; r++) {
+        ls_cores_text(&run->cores, r * run->threads, run->threads, text, sizeof text);
+        ls_json_write_string(json, text);
+    }
+    ls_json_write_close(json, ']');
+}
+
 static void write_machine(ls_json_writer *json)
 {
     char cpu[256], memory[64], load[64];
@@ -98,6 +111,7 @@ ls_status ls_environment_text(const ls_run *run, char **text)
     write_text(&json, "allreduce", ls_comm_reason(run->comm));
     write_text(&json, "device_reason", run->list.reason);
     write_machine(&json);
+    write_cores(&json, run);
     write_devices(&json, run);
     ls_json_write_close(&json, '}');
     return ls_json_write_end(&json, text, &bytes);

@@ -369,6 +369,7 @@ ls_status ls_rank_run(int rank, void *run)
     ls_run *shared = run;
     ls_rank *k = &shared->rank[rank];
     const uint64_t every = shared->config.save_every;
+    ls_machine_enter(shared, rank);
     LS_TRY(start_alike(k));
     k->stopped_early = ls_callbacks_stops(&k->progress.callbacks, &shared->config);
     k->reached = has_ended_well(k);

@@ -87,6 +87,8 @@ struct ls_run {
     ls_dataset *dataset;
     ls_device_list list;
     int world_size, threads;
+    ls_cores cores;               /* of the process */
+    bool stays;                   /* each replica's threads stay on cores of their own */
     ls_topology topology;
     ls_group *group;
     ls_comm *comm;
@@ -119,6 +121,10 @@ LS_MUST_USE ls_status ls_machine_open(ls_run *run, const ls_progress *start);
 /* machine.c: only what takes memory on the way: for a run on paper (memory.c), which may have no
  * data set, only what is known of one. Errors and closing: as ls_machine_open. */
 LS_MUST_USE ls_status ls_machine_open_memory(ls_run *run, const ls_dataset_info *data);
+
+/* machine.c: the calling thread works for `rank`: from now on on that replica's cores, if they
+ * stay. */
+void ls_machine_enter(const ls_run *run, int rank);
 
 void ls_machine_close(ls_run *run); /* accepts one of which nothing was opened */
 

@@ -244,6 +244,7 @@ static void tell_plan(ls_run *run, const ls_progress *start)
         .resume = run->resume_line,
         .world_size = run->world_size,
         .threads = run->threads,
+        .cores = run->stays ? &run->cores : NULL,
         .bucket_count = run->bucket_count,
         .global_batch = run->config.global_batch,
         .steps_per_epoch = run->steps_per_epoch,

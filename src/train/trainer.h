@@ -33,6 +33,8 @@ typedef struct {
     const char *schedule;             /* "cosine over 1000 steps, warm-up 10" */
     const char *resume;               /* "" or the line that says what continues */
     int world_size, threads, bucket_count;
+    const ls_cores *cores;            /* replica r's threads stay on [r * threads, (r + 1) *
+                                         threads) of these; NULL: the system places them */
     size_t global_batch;
     uint64_t steps_per_epoch, first_step, last_step; /* applied updates before and after this run */
     size_t device_bytes;              /* memory of the fullest replica */

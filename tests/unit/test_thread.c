@@ -531,6 +531,49 @@ static void test_the_process_may_run_on_at_least_one_core(void **state)
     assert_true((long)count <= sysconf(_SC_NPROCESSORS_CONF));
 }
 
+static void *read_cores(void *cores)
+{
+    ls_cores_read(cores);
+    return NULL;
+}
+
+static void test_threads_made_on_a_core_stay_on_it(void **state)
+{
+    (void)state;
+    ls_cores all, here, there;
+    ls_cores_read(&all);
+    if (all.count > LS_CORE_MAX || !ls_cores_enter(&all, all.count - 1, 1)) skip();
+    pthread_t thread;
+    const int failed = pthread_create(&thread, NULL, read_cores, &there);
+    if (failed == 0) (void)pthread_join(thread, NULL);
+    ls_cores_read(&here);
+    const bool left = ls_cores_enter(&all, 0, all.count);
+    assert_int_equal(failed, 0);
+    assert_true(left);
+    assert_int_equal(here.count, 1);
+    assert_int_equal(here.number[0], all.number[all.count - 1]);
+    assert_int_equal(there.count, 1);
+    assert_int_equal(there.number[0], here.number[0]);
+    assert_int_equal(ls_core_count(), all.count);
+}
+
+static void test_cores_are_told_in_runs(void **state)
+{
+    (void)state;
+    const ls_cores cores = { .count = 7, .number = { 0, 1, 2, 4, 8, 9, 11 } };
+    const struct {
+        int first, count;
+        const char *text;
+    } parts[] = { { 0, 7, "0-2,4,8-9,11" }, { 0, 1, "0" }, { 1, 2, "1-2" }, { 3, 3, "4,8-9" } };
+    char text[32], narrow[6];
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        ls_cores_text(&cores, parts[i].first, parts[i].count, text, sizeof text);
+        assert_string_equal(text, parts[i].text);
+    }
+    ls_cores_text(&cores, 0, 7, narrow, sizeof narrow);
+    assert_string_equal(narrow, "0-2,4");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -554,6 +597,8 @@ int main(void)
         cmocka_unit_test(test_a_helper_that_comes_late_does_nothing_twice),
         cmocka_unit_test(test_a_pool_of_t_threads_runs_t_tasks_at_once),
         cmocka_unit_test(test_scratch_is_aligned_and_each_threads_own),
+        cmocka_unit_test(test_threads_made_on_a_core_stay_on_it),
+        cmocka_unit_test(test_cores_are_told_in_runs),
         cmocka_unit_test(test_the_process_may_run_on_at_least_one_core),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
