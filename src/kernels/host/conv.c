@@ -14,15 +14,23 @@
  *
  *      stride 2, 3 taps, no padding     h  0 1 2 3 4        h even: taps 0 2,  h odd: tap 1
  *
- * A remainder without taps is a product of depth 0, which gives +0. With stride 1 there is one
- * remainder and every tap belongs to it.
+ * A remainder without taps is cleared. With stride 1 there is one remainder and every tap belongs
+ * to it.
  */
+#include <string.h>
+
 #include "kernels/host/pack.h"
 #include "kernels/host/patch.h"
 #include "kernels/host/product.h"
+#include "kernels/host/ranges.h"
+
+/* Strided input gradients: floats of dx at once, and more if w is that large; and of a task that
+ * clears. */
+enum { SAMPLES_FLOATS = 1 << 16, WEIGHTS_SHARE = 4, CLEAR_GRAIN = 1 << 15 };
 
 static size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
 static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
+static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
 
 /* -- reading A in place ----------------------------------------------------------------------- */
 
@@ -77,35 +85,34 @@ static bool continues(const ls_tile_run *before, const ls_tile_run *run)
 
 /* Runs of k [first_k, first_k + depth) for a tile at `at`. False: this takes runs that there are
  * none for, or too many; then the tile's part of A must be copied. */
-static bool take_in_place(const tap_grid *g, tap_origin at, size_t first_k, size_t depth,
-                          ls_tile_run *run, ls_tile *tile)
+static bool take_in_place(const tap_grid *g, const tap_origin *at, size_t first_k,
+                          size_t depth, ls_tile_run *run, ls_tile *tile)
 {
-    const size_t tap_row_depth = g->tap_columns * g->depth;
+    const ptrdiff_t step = (ptrdiff_t)g->step;
     const int rows = tile->rows;
-    size_t runs = 0, offset = first_k % tap_row_depth;
-    ptrdiff_t row = at.row + g->direction * (ptrdiff_t)(first_k / tap_row_depth);
-    const bool is_inside = g->direction > 0 && at.column >= 0
-        && at.column + (rows - 1) * (ptrdiff_t)g->step + (ptrdiff_t)g->tap_columns
-               <= (ptrdiff_t)g->width;
-    for (size_t done = 0; done < depth; row += g->direction, offset = 0) {
-        const size_t end = min_size(tap_row_depth - offset, depth - done) + done;
-        if (row < 0 || row >= (ptrdiff_t)g->height) {
-            done = end;
-            continue;
-        }
-        const size_t row_start = (at.sample * g->height + (size_t)row) * g->width;
-        while (done < end) {
-            size_t tap = offset / g->depth, rest = g->depth - offset % g->depth;
-            if (is_inside) rest = end - done;
-            const size_t count = min_size(rest, end - done);
-            const ptrdiff_t left = at.column + g->direction * (ptrdiff_t)tap;
+    /* k as a row of taps, a column of taps, a float of a place. Divisions count: most are of 0. */
+    const size_t first_tap = first_k == 0 ? 0 : first_k / g->depth;
+    const size_t tap_row = first_tap == 0 ? 0 : first_tap / g->tap_columns;
+    size_t tap = first_tap - tap_row * g->tap_columns, within = first_k - first_tap * g->depth;
+    ptrdiff_t row = at->row + g->direction * (ptrdiff_t)tap_row;
+    size_t row_start = (at->sample * g->height + (size_t)row) * g->width;
+    /* Does every row read through every tap column, rightwards? Then rows of taps are runs. */
+    const bool is_inside = g->direction > 0 && at->column >= 0
+        && at->column + (rows - 1) * step + (ptrdiff_t)g->tap_columns <= (ptrdiff_t)g->width;
+    size_t runs = 0;
+    for (size_t done = 0; done < depth;) {
+        const size_t taps = is_inside || row < 0 || row >= (ptrdiff_t)g->height
+            ? g->tap_columns - tap : 1; /* whole rows of them where possible */
+        const size_t count = min_size(taps * g->depth - within, depth - done);
+        if (row >= 0 && row < (ptrdiff_t)g->height) {
+            const ptrdiff_t left = at->column + g->direction * (ptrdiff_t)tap;
             int first = 0, last = rows;
             if (!is_inside && !find_rows(g, left, rows, &first, &last)) return false;
+            if (runs == LS_TILE_RUNS_MAX) return false;
             if (first < last) {
-                if (runs == LS_TILE_RUNS_MAX) return false;
-                const size_t place = row_start + (size_t)(left + first * (ptrdiff_t)g->step);
+                const size_t place = row_start + (size_t)(left + first * step);
                 run[runs] = (ls_tile_run){
-                    .a = place * g->depth + offset % g->depth,
+                    .a = place * g->depth + within,
                     .b = done * LS_TILE_COLUMNS,
                     .depth = count,
                     .rows = first > 0 ? LS_RUN_NOT_FIRST
@@ -114,9 +121,14 @@ static bool take_in_place(const tap_grid *g, tap_origin at, size_t first_k, size
                 if (runs > 0 && continues(&run[runs - 1], &run[runs])) run[runs - 1].depth += count;
                 else runs++;
             }
-            done += count;
-            offset += count;
         }
+        done += count;
+        within = 0;
+        tap += taps;
+        if (tap < g->tap_columns) continue;
+        tap = 0;
+        row += g->direction;
+        row_start += (size_t)g->direction * g->width;
     }
     tile->a = g->image;
     tile->a_row_step = g->step * g->depth;
@@ -133,11 +145,11 @@ static size_t filter_floats(const ls_conv_shape *s)
 }
 
 /* A copy of the patches. */
-static void take_patches(const void *operands, size_t first_row, size_t first_k, size_t depth,
+static void take_patches(const void *operands, const ls_row_at *first, size_t first_k, size_t depth,
                          float *buffer, ls_tile_run *run, ls_tile *tile)
 {
     const ls_conv_forward_args *a = operands;
-    LS_HOST(patch_copy)(&a->shape, a->x, first_k, first_k + depth, first_row, (size_t)tile->rows,
+    LS_HOST(patch_copy)(&a->shape, a->x, first_k, first_k + depth, first->row, (size_t)tile->rows,
                         buffer, ls_row_step(depth));
     run[0] = (ls_tile_run){0, 0, depth, LS_RUN_ALL};
     tile->runs = 1;
@@ -146,19 +158,19 @@ static void take_patches(const void *operands, size_t first_row, size_t first_k,
     tile->a_step = 1;
 }
 
-static void take_image(const void *operands, size_t first_row, size_t first_k, size_t depth,
+static void take_image(const void *operands, const ls_row_at *first, size_t first_k, size_t depth,
                        float *buffer, ls_tile_run *run, ls_tile *tile)
 {
     const ls_conv_forward_args *a = operands;
     const ls_conv_shape *s = &a->shape;
     const tap_grid grid = {a->x, s->height, s->width, s->channels, s->kernel_width, 1,
                            s->stride_width};
-    const size_t row = first_row / s->out_width, q = first_row - row * s->out_width;
-    const size_t n = row / s->out_height, p = row - n * s->out_height;
+    const size_t n = first->group / s->out_height, p = first->group - n * s->out_height;
+    const size_t q = first->within;
     const tap_origin at = {n, (ptrdiff_t)(p * s->stride_height) - (ptrdiff_t)s->pad_top,
                            (ptrdiff_t)(q * s->stride_width) - (ptrdiff_t)s->pad_left};
-    if (take_in_place(&grid, at, first_k, depth, run, tile)) return;
-    take_patches(operands, first_row, first_k, depth, buffer, run, tile);
+    if (take_in_place(&grid, &at, first_k, depth, run, tile)) return;
+    take_patches(operands, first, first_k, depth, buffer, run, tile);
 }
 
 static void pack_filters(const void *operands, size_t first_k, size_t depth, size_t first_column,
@@ -167,13 +179,6 @@ static void pack_filters(const void *operands, size_t first_k, size_t depth, siz
     const ls_conv_forward_args *a = operands;
     const size_t step = filter_floats(&a->shape);
     ls_pack_columns(panel, a->w + first_column * step + first_k, step, depth, columns);
-}
-
-/* An output row is a group: its tiles do not go on in the next one. */
-static float *output_row(const void *operands, size_t g)
-{
-    const ls_conv_forward_args *a = operands;
-    return a->y + g * a->shape.out_width * a->shape.filters;
 }
 
 ls_status LS_HOST(conv_forward)(ls_stream *stream, const ls_conv_forward_args *a)
@@ -197,7 +202,6 @@ ls_status LS_HOST(conv_forward)(ls_stream *stream, const ls_conv_forward_args *a
         .C = a->y,
         .step = s->filters,
         .group = direct ? s->out_width : 0,
-        .place = output_row,
     };
     LS_HOST(product)(stream->device->pool, &product);
     return LS_OK;
@@ -271,14 +275,14 @@ static void find_readers(const remainder_job *j, size_t first_row, int count, re
 }
 
 /* A copy of the gradients that each place's taps meet. */
-static void copy_gradients(const void *operands, size_t first_row, size_t first_k, size_t depth,
-                           float *buffer, ls_tile_run *run, ls_tile *tile)
+static void copy_gradients(const void *operands, const ls_row_at *first, size_t first_k,
+                           size_t depth, float *buffer, ls_tile_run *run, ls_tile *tile)
 {
     const size_t row_step = ls_row_step(depth);
     const remainder_job *j = operands;
     const ls_conv_shape *s = &j->args->shape;
     reader at[LS_TILE_ROWS];
-    find_readers(j, first_row, tile->rows, at);
+    find_readers(j, first->row, tile->rows, at);
     tap_at tap = tap_of(j, first_k);
     for (size_t done = 0, count; done < depth; done += count, tap = tap_after(j, tap)) {
         count = min_size(s->filters - tap.filter, depth - done);
@@ -302,24 +306,18 @@ static void copy_gradients(const void *operands, size_t first_row, size_t first_
 }
 
 /* The rows of dy in place: those of a tile are successive, the next tap's one place earlier. */
-static void take_gradients(const void *operands, size_t first_row, size_t first_k, size_t depth,
-                           float *buffer, ls_tile_run *run, ls_tile *tile)
+static void take_gradients(const void *operands, const ls_row_at *first, size_t first_k,
+                           size_t depth, float *buffer, ls_tile_run *run, ls_tile *tile)
 {
     const remainder_job *j = operands;
     const ls_conv_shape *s = &j->args->shape;
     const tap_grid grid = {j->args->dy, s->out_height, s->out_width, s->filters,
                            j->column.tap_count, -1, 1};
-    const size_t row = first_row / j->column.place_count;
-    const size_t column = first_row - row * j->column.place_count;
-    const size_t n = row / j->row.place_count, i = row - n * j->row.place_count;
+    const size_t n = first->group / j->row.place_count, i = first->group - n * j->row.place_count;
     const tap_origin at = {n, (ptrdiff_t)(j->row.first_out + i),
-                           (ptrdiff_t)(j->column.first_out + column)};
-    if (depth == 0) {
-        tile->runs = 0;
-        return;
-    }
-    if (take_in_place(&grid, at, first_k, depth, run, tile)) return;
-    copy_gradients(operands, first_row, first_k, depth, buffer, run, tile);
+                           (ptrdiff_t)(j->column.first_out + first->within)};
+    if (take_in_place(&grid, &at, first_k, depth, run, tile)) return;
+    copy_gradients(operands, first, first_k, depth, buffer, run, tile);
 }
 
 static void pack_taps(const void *operands, size_t first_k, size_t depth, size_t first_column,
@@ -345,42 +343,86 @@ static float *place_row(const void *operands, size_t g)
 {
     const remainder_job *j = operands;
     const ls_conv_shape *s = &j->args->shape;
-    const size_t n = g / j->row.place_count, i = g % j->row.place_count;
+    const size_t n = g / j->row.place_count, i = g - n * j->row.place_count;
     const size_t h = j->row.first_place + i * s->stride_height;
     return j->args->dx + ((n * s->height + h) * s->width + j->column.first_place) * s->channels;
+}
+
+/* The places of one pair of remainders, in samples [0, a->shape.samples). */
+static void run_remainder(ls_pool *pool, const ls_conv_input_gradient_args *a, axis row,
+                          axis column)
+{
+    const ls_conv_shape *s = &a->shape;
+    const remainder_job j = {.args = a, .row = row, .column = column};
+    const bool dense = s->stride_height == 1 && s->stride_width == 1;
+    const bool direct = column.place_count >= LS_TILE_ROWS / 2;
+    const ls_product product = {
+        .rows = s->samples * row.place_count * column.place_count,
+        .columns = s->channels,
+        .depth = row.tap_count * column.tap_count * s->filters,
+        .run = s->filters,
+        .block_depth = direct ? LS_DIRECT_DEPTH : LS_BLOCK_DEPTH,
+        .tile_rows = direct ? ls_rows_in_place(s->filters) : 0,
+        .operands = &j,
+        .take_rows = direct ? take_gradients : copy_gradients,
+        .pack = pack_taps,
+        .row_cost = direct ? 0.05 : 0.25,
+        .pack_cost = 0.15,
+        .C = a->dx,
+        .step = s->stride_width * s->channels,
+        .group = dense && !direct ? 0 : column.place_count,
+        .place = dense ? NULL : place_row,
+    };
+    LS_HOST(product)(pool, &product);
+}
+
+static void clear_rows(const void *args_, size_t begin, size_t end, int thread)
+{
+    (void)thread;
+    const ls_conv_input_gradient_args *a = args_;
+    const size_t row = a->shape.width * a->shape.channels;
+    memset(a->dx + begin * row, 0, (end - begin) * row * sizeof *a->dx);
+}
+
+/* All remainders of some samples. Those without a tap are cleared, with all the others. */
+static void run_samples(ls_stream *stream, const ls_conv_input_gradient_args *a)
+{
+    const ls_conv_shape *s = &a->shape;
+    if (s->stride_height > s->kernel_height || s->stride_width > s->kernel_width) {
+        const size_t rows = s->samples * s->height;
+        ls_range_run(stream, rows, CLEAR_GRAIN / (s->width * s->channels), clear_rows, a);
+    }
+    for (size_t i = 0; i < s->stride_height; i++) {
+        const axis row = axis_of(i, s->height, s->stride_height, s->pad_top, s->kernel_height);
+        for (size_t k = 0; k < s->stride_width; k++) {
+            const axis column =
+                axis_of(k, s->width, s->stride_width, s->pad_left, s->kernel_width);
+            if (row.tap_count == 0 || column.tap_count == 0) continue;
+            run_remainder(stream->device->pool, a, row, column);
+        }
+    }
+}
+
+/* How many samples at a time: with a stride each remainder's places lie between the others', and a
+ * few samples stay in the second level cache until all have been written; but w is packed again. */
+static size_t samples_at_once(const ls_conv_shape *s)
+{
+    const size_t sample = s->height * s->width * s->channels;
+    if (s->stride_height * s->stride_width == 1) return s->samples;
+    const size_t floats = max_size(SAMPLES_FLOATS, WEIGHTS_SHARE * s->filters * filter_floats(s));
+    return sample == 0 ? s->samples : max_size(floats / sample, 1);
 }
 
 ls_status LS_HOST(conv_input_gradient)(ls_stream *stream, const ls_conv_input_gradient_args *a)
 {
     const ls_conv_shape *s = &a->shape;
-    const bool dense = s->stride_height == 1 && s->stride_width == 1;
-    for (size_t i = 0; i < s->stride_height; i++) {
-        for (size_t k = 0; k < s->stride_width; k++) {
-            const remainder_job j = {
-                .args = a,
-                .row = axis_of(i, s->height, s->stride_height, s->pad_top, s->kernel_height),
-                .column = axis_of(k, s->width, s->stride_width, s->pad_left, s->kernel_width),
-            };
-            const bool direct = j.column.place_count >= LS_TILE_ROWS / 2;
-            const ls_product product = {
-                .rows = s->samples * j.row.place_count * j.column.place_count,
-                .columns = s->channels,
-                .depth = j.row.tap_count * j.column.tap_count * s->filters,
-                .run = s->filters,
-                .block_depth = direct ? LS_DIRECT_DEPTH : LS_BLOCK_DEPTH,
-                .tile_rows = direct ? ls_rows_in_place(s->filters) : 0,
-                .operands = &j,
-                .take_rows = direct ? take_gradients : copy_gradients,
-                .pack = pack_taps,
-                .row_cost = direct ? 0.05 : 0.25,
-                .pack_cost = 0.15,
-                .C = a->dx,
-                .step = s->stride_width * s->channels,
-                .group = dense && !direct ? 0 : j.column.place_count,
-                .place = place_row,
-            };
-            LS_HOST(product)(stream->device->pool, &product);
-        }
+    const size_t most = samples_at_once(s);
+    for (size_t first = 0; first < s->samples; first += most) {
+        ls_conv_input_gradient_args some = *a;
+        some.shape.samples = min_size(most, s->samples - first);
+        some.dy += first * s->out_height * s->out_width * s->filters;
+        some.dx += first * s->height * s->width * s->channels;
+        run_samples(stream, &some);
     }
     return LS_OK;
 }

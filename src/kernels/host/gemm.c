@@ -33,16 +33,16 @@ static void take_columns(const ls_gemm_args *g, const float *from, size_t depth,
     tile->a_step = LS_TILE_ROWS;
 }
 
-static void take_rows(const void *operands, size_t first_row, size_t first_k, size_t depth,
+static void take_rows(const void *operands, const ls_row_at *first, size_t first_k, size_t depth,
                       float *buffer, ls_tile_run *run, ls_tile *tile)
 {
     (void)run;
     const ls_gemm_args *g = operands;
     if (g->transpose_a) {
-        take_columns(g, g->A + first_k * g->M + first_row, depth, buffer, tile);
+        take_columns(g, g->A + first_k * g->M + first->row, depth, buffer, tile);
         return;
     }
-    tile->a = g->A + first_row * g->K + first_k;
+    tile->a = g->A + first->row * g->K + first_k;
     tile->a_row_step = g->K;
     tile->a_step = 1;
 }

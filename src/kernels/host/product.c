@@ -80,29 +80,36 @@ typedef struct {
     ls_split split;
     size_t group;       /* rows in a group; all of them where there are no groups */
     size_t group_tiles; /* tiles in a group */
-    size_t tile_rows;   /* of a tile, at most */
+    size_t rows_each;   /* of a tile; the first rows_left tiles of a group have one more */
+    size_t rows_left;
     size_t row_tiles, column_tiles;
 } job;
 
 /* The part of C that a task computes, and where it keeps what. */
 typedef struct {
     size_t first_tile, last_tile;     /* tiles of rows */
-    size_t first_column, last_column;
+    size_t first_row, first_column, last_column;
     float *panels, *rows, *partial;
 } part;
 
-/* First row of tile `tile`: a group's rows are dealt to its tiles as evenly as may be. */
-static size_t tile_row(const job *j, size_t tile)
+/* First row of tile `within` of a group: the rows are dealt to the tiles as evenly as may be. */
+static size_t row_in_group(const job *j, size_t within)
 {
-    const size_t group = tile / j->group_tiles, within = tile % j->group_tiles;
-    return group * j->group + within * j->group / j->group_tiles;
+    return within * j->rows_each + min_size(within, j->rows_left);
 }
 
-static float *row_of_c(const job *j, size_t row)
+/* First row of tile `tile`. */
+static size_t tile_row(const job *j, size_t tile)
+{
+    const size_t group = tile / j->group_tiles;
+    return group * j->group + row_in_group(j, tile - group * j->group_tiles);
+}
+
+static float *row_of_c(const job *j, const ls_row_at *at)
 {
     const ls_product *p = j->product;
-    if (p->group == 0) return p->C + row * p->step;
-    return p->place(p->operands, row / p->group) + row % p->group * p->step;
+    if (p->place == NULL) return p->C + at->row * p->step;
+    return p->place(p->operands, at->group) + at->within * p->step;
 }
 
 /* Part i of n of a length, cut as evenly as may be: [i * length / n, (i + 1) * length / n). This is
@@ -135,23 +142,23 @@ static void pack_panels(const ls_product *p, const part *a, size_t k, size_t dep
 }
 
 /* One tile of rows against all panels of block [k, k + depth). */
-static void run_rows(const job *j, const part *a, size_t tile_index, size_t k, size_t depth)
+static void run_rows(const job *j, const part *a, const ls_row_at *at, size_t rows, size_t k,
+                     size_t depth)
 {
     const ls_product *p = j->product;
-    const size_t row = tile_row(j, tile_index);
     const bool first = k == 0, last = k + depth == p->depth;
-    float *C = row_of_c(j, row) + a->first_column;
+    float *C = row_of_c(j, at) + a->first_column;
     float *unfinished = C;
     size_t unfinished_step = p->step;
     if (p->accumulate) {
-        unfinished = a->partial + (row - tile_row(j, a->first_tile)) * PART_COLUMNS;
+        unfinished = a->partial + (at->row - a->first_row) * PART_COLUMNS;
         unfinished_step = PART_COLUMNS;
     }
     ls_tile_source old = {C, p->step};
     ls_tile_run run[LS_TILE_RUNS_MAX];
     run[0] = (ls_tile_run){0, 0, depth, LS_RUN_ALL};
     ls_tile tile = {
-        .rows = (int)(tile_row(j, tile_index + 1) - row),
+        .rows = (int)rows,
         .run = run,
         .runs = 1,
         .b = a->panels,
@@ -165,7 +172,7 @@ static void run_rows(const job *j, const part *a, size_t tile_index, size_t k, s
         .to = last ? C : unfinished,
         .to_step = last ? p->step : unfinished_step,
     };
-    p->take_rows(p->operands, row, k, depth, a->rows, run, &tile);
+    p->take_rows(p->operands, at, k, depth, a->rows, run, &tile);
     for (size_t n = a->first_column; n < a->last_column; n += LS_TILE_COLUMNS) {
         tile.columns = min_size(LS_TILE_COLUMNS, a->last_column - n);
         LS_HOST(tile)(&tile);
@@ -177,13 +184,27 @@ static void run_rows(const job *j, const part *a, size_t tile_index, size_t k, s
     }
 }
 
+/* All tiles of a part for one block of k. */
+static void run_block(const job *j, const part *a, size_t k, size_t depth)
+{
+    size_t group = a->first_tile / j->group_tiles, tile = a->first_tile % j->group_tiles;
+    for (size_t t = a->first_tile; t < a->last_tile; t++) {
+        const size_t within = row_in_group(j, tile);
+        const ls_row_at at = {group * j->group + within, group, within};
+        run_rows(j, a, &at, row_in_group(j, tile + 1) - within, k, depth);
+        if (++tile < j->group_tiles) continue;
+        tile = 0;
+        group++;
+    }
+}
+
 static void run_part(void *arg, size_t task, int thread)
 {
     const job *j = arg;
     const ls_product *p = j->product;
     const size_t r = task / j->split.column_parts, c = task % j->split.column_parts;
     float *scratch = ls_pool_scratch(j->pool, thread);
-    const part a = {
+    part a = {
         .first_tile = r * j->row_tiles / j->split.row_parts,
         .last_tile = (r + 1) * j->row_tiles / j->split.row_parts,
         .first_column = c * j->column_tiles / j->split.column_parts * LS_TILE_COLUMNS,
@@ -193,11 +214,12 @@ static void run_part(void *arg, size_t task, int thread)
         .rows = scratch + PANELS_FLOATS,
         .partial = scratch + PANELS_FLOATS + ROWS_FLOATS,
     };
+    a.first_row = tile_row(j, a.first_tile);
     size_t k = 0;
     do {
         const size_t end = block_end(p, k);
         pack_panels(p, &a, k, end - k);
-        for (size_t t = a.first_tile; t < a.last_tile; t++) run_rows(j, &a, t, k, end - k);
+        run_block(j, &a, k, end - k);
         k = end;
     } while (k < p->depth); /* a product of depth 0 has one block too: it writes C */
 }
@@ -216,7 +238,8 @@ void LS_HOST(product)(ls_pool *pool, const ls_product *p)
         .pool = pool,
         .group = group,
         .group_tiles = group_tiles,
-        .tile_rows = tile_rows,
+        .rows_each = group / group_tiles,
+        .rows_left = group % group_tiles,
         .row_tiles = p->rows / group * group_tiles,
         .column_tiles = ceil_div(p->columns, LS_TILE_COLUMNS),
     };

@@ -14,12 +14,17 @@
 typedef void ls_pack_fn(const void *operands, size_t first_k, size_t depth, size_t first_column,
                         size_t columns, float *panel);
 
-/* Describe A[first_row .. + tile->rows, first_k .. + depth) to the tile: a, a_row_step, a_step and
+/* A row of C, also as its group and place within the group (group 0 where there are none). */
+typedef struct {
+    size_t row, group, within;
+} ls_row_at;
+
+/* Describe A[first->row .. + tile->rows, first_k .. + depth) to the tile: a, a_row_step, a_step and
  * its runs, which begin as one of `depth` k at a + 0 and may become up to LS_TILE_RUNS_MAX in
  * `run`; b of a run counts from first_k. A is read where it lies, or from `buffer` after copying
  * there, rows ls_row_step(depth) apart. */
-typedef void ls_rows_fn(const void *operands, size_t first_row, size_t first_k, size_t depth,
-                        float *buffer, ls_tile_run *run, ls_tile *tile);
+typedef void ls_rows_fn(const void *operands, const ls_row_at *first, size_t first_k,
+                        size_t depth, float *buffer, ls_tile_run *run, ls_tile *tile);
 
 typedef struct {
     size_t rows, columns, depth;
@@ -34,9 +39,9 @@ typedef struct {
     bool relu;
     bool accumulate;            /* C += the finished chain */
     float *C;
-    size_t step;                /* row r of C is at C + r * step, unless ... */
-    size_t group;               /* ... `group` > 0: rows come in groups of this many, and group g */
-    float *(*place)(const void *operands, size_t g); /* is at place(operands, g), not at C */
+    size_t step;                /* row r of C is at C + r * step, unless there is `place` */
+    size_t group;               /* not 0: rows come in groups of this many; no tile crosses them */
+    float *(*place)(const void *operands, size_t g); /* NULL, or says where group g of C is */
 } ls_product;
 
 /* Depth of one block of k, at most. A block is as deep as the panels' room in the second level
