@@ -21,9 +21,15 @@ SETTINGS = {
                   ["dataset+loop", "dataset+loop+jit", "dataset+loop+single",
                    "dataset+loop+jit+single"]),
     "MirroredStrategy": ("tensorflow", [], ["mirrored+arrays", "mirrored+dataset"]),
-    "PyTorch": ("torch", ["eager", "eager+last", "compile", "compile+last"],
-                ["eager", "eager+last", "eager+single", "compile", "compile+last"]),
+    "PyTorch": ("torch", ["eager", "eager+last", "eager+last+heap", "compile", "compile+last"],
+                ["eager", "eager+last", "eager+last+heap", "eager+single", "compile",
+                 "compile+last"]),
 }
+
+# A peer's, without and with the word `heap`: large arrays are then kept by the allocator from step
+# to step and not handed back to the kernel, which would have to clear their pages again.
+ENVIRONMENT = [dict(os.environ), dict(os.environ, MALLOC_MMAP_THRESHOLD_=str(1 << 33),
+                                      MALLOC_TRIM_THRESHOLD_=str(1 << 34))]
 
 
 def bound_to(cores):
@@ -41,8 +47,9 @@ class Peer:
         threads = 1 if "single" in setting else cores
         self.process = subprocess.Popen(
             [python, os.path.join(HERE, script + "_peer.py"), model, data, str(images), str(batch),
-             str(threads), setting], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL, text=True, preexec_fn=bound_to(cores))
+             str(threads), setting], env=ENVIRONMENT["heap" in setting],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            preexec_fn=bound_to(cores))
         found, want = self.answer("parameters"), parameter_count(options, model)
         if found != want:
             sys.exit(f"{script} builds {model} with {found} parameters, lockstep with {want}")
