@@ -19,6 +19,10 @@ void ls_number_text(double x, char out[LS_NUMBER_BYTES])
         snprintf(out, LS_NUMBER_BYTES, "%s", isnan(x) ? "nan" : x > 0 ? "inf" : "-inf");
         return;
     }
+    if (x == floor(x) && fabs(x) < 1e15 && !(x == 0 && signbit(x))) {
+        snprintf(out, LS_NUMBER_BYTES, "%" PRId64, (int64_t)x);
+        return;
+    }
     for (int digits = 15; digits <= 17; digits++) { /* 17 always suffice for a double */
         snprintf(out, LS_NUMBER_BYTES, "%.*g", digits, x);
         const double back = strtod(out, NULL);
@@ -252,11 +256,14 @@ ls_status ls_json_read_end(ls_json_reader *r)
 
 /* -- writing --------------------------------------------------------------------------------- */
 
+enum { ROOM_MIN = 1024 }; /* most texts never grow */
+
 void ls_json_write_raw(ls_json_writer *w, const char *bytes, size_t byte_count)
 {
     if (w->failed) return;
     if (w->room - w->byte_count < byte_count + 1) { /* + 1: the NUL at the end */
-        const size_t room = (w->byte_count + byte_count + 1) * 2;
+        const size_t want = (w->byte_count + byte_count + 1) * 2;
+        const size_t room = want < ROOM_MIN ? ROOM_MIN : want;
         char *grown = realloc(w->text, room);
         if (!grown) {
             w->failed = true;
@@ -350,10 +357,32 @@ void ls_json_write_number(ls_json_writer *w, double x)
     write_text(w, digits);
 }
 
+void ls_json_write_seconds(ls_json_writer *w, double seconds)
+{
+    char digits[48];
+    if (!(seconds >= 0 && seconds < 1e9)) {
+        ls_json_write_number(w, seconds);
+        return;
+    }
+    const uint64_t ns = (uint64_t)(seconds * 1e9 + 0.5);
+    int end = snprintf(digits, sizeof digits, "%" PRIu64 ".%09" PRIu64, ns / 1000000000,
+                       ns % 1000000000);
+    while (digits[end - 1] == '0') end--;
+    if (digits[end - 1] == '.') end--;
+    begin_element(w);
+    ls_json_write_raw(w, digits, (size_t)end);
+}
+
 void ls_json_write_flag(ls_json_writer *w, bool x)
 {
     begin_element(w);
     write_text(w, x ? "true" : "false");
+}
+
+void ls_json_write_again(ls_json_writer *w)
+{
+    w->byte_count = 0;
+    w->comma = false;
 }
 
 ls_status ls_json_write_end(ls_json_writer *w, char **text, size_t *byte_count)

@@ -85,7 +85,13 @@ void ls_json_write_string(ls_json_writer *writer, const char *text);
 void ls_json_write_count(ls_json_writer *writer, uint64_t x);
 void ls_json_write_number(ls_json_writer *writer, double x);
 void ls_json_write_flag(ls_json_writer *writer, bool x);
+/* A time of at least 0, to the nanosecond: cheaper than the shortest text that gives the number. */
+void ls_json_write_seconds(ls_json_writer *writer, double seconds);
 void ls_json_write_raw(ls_json_writer *writer, const char *bytes, size_t byte_count);
+
+/* Start anew in the memory that the text has, which stays the writer's (`text`, freed by whoever
+ * keeps it). */
+void ls_json_write_again(ls_json_writer *writer);
 
 /* The finished text, ended by NUL and owned by the caller; the writer is all-zero again.
  * Errors: MEMORY (then nothing is owned). */

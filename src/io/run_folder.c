@@ -32,6 +32,7 @@ struct ls_run_folder {
     size_t place_bytes;
     int lock;              /* the folder, open and locked; -1 if not */
     int history, log;      /* open for appending; -1 if not */
+    ls_json_writer line;   /* its text owned: of log.jsonl, made anew each step */
     bool history_is_empty; /* the names of its columns are not written yet */
 };
 
@@ -312,6 +313,7 @@ void ls_run_folder_close(ls_run_folder *folder)
     if (folder->history >= 0) close(folder->history);
     if (folder->log >= 0) close(folder->log);
     if (folder->lock >= 0) close(folder->lock);
+    free(folder->line.text);
     free(folder->place);
     free(folder->path);
     free(folder);
@@ -417,38 +419,35 @@ ls_status ls_run_folder_log(ls_run_folder *folder, const ls_log_line *l)
       after[] = { { "seconds", l->seconds }, { "input_wait", l->input_wait },
                   { "copy", l->copy }, { "forward", l->forward }, { "backward", l->backward },
                   { "exchange", l->exchange }, { "update", l->update } };
-    ls_json_writer w = { 0 };
-    ls_json_write_open(&w, '{');
-    ls_json_write_key(&w, "epoch");
-    ls_json_write_count(&w, l->epoch);
-    ls_json_write_key(&w, "step");
-    ls_json_write_count(&w, l->step);
+    ls_json_writer *w = &folder->line;
+    ls_json_write_again(w);
+    ls_json_write_open(w, '{');
+    ls_json_write_key(w, "epoch");
+    ls_json_write_count(w, l->epoch);
+    ls_json_write_key(w, "step");
+    ls_json_write_count(w, l->step);
     for (size_t i = 0; i < sizeof before / sizeof before[0]; i++) {
-        ls_json_write_key(&w, before[i].name);
-        ls_json_write_number(&w, before[i].x);
+        ls_json_write_key(w, before[i].name);
+        ls_json_write_number(w, before[i].x);
     }
-    ls_json_write_key(&w, "samples");
-    ls_json_write_count(&w, l->samples);
+    ls_json_write_key(w, "samples");
+    ls_json_write_count(w, l->samples);
     for (size_t i = 0; i < sizeof after / sizeof after[0]; i++) {
-        ls_json_write_key(&w, after[i].name);
-        ls_json_write_number(&w, after[i].x);
+        ls_json_write_key(w, after[i].name);
+        ls_json_write_seconds(w, after[i].x);
     }
-    ls_json_write_key(&w, "loss_scale");
-    ls_json_write_number(&w, l->loss_scale);
-    ls_json_write_key(&w, "skipped");
-    ls_json_write_flag(&w, l->skipped);
-    ls_json_write_key(&w, "queue");
-    ls_json_write_count(&w, (uint64_t)l->queue);
-    ls_json_write_key(&w, "reader_seconds");
-    ls_json_write_number(&w, l->reader_seconds);
-    ls_json_write_key(&w, "bytes_per_second");
-    ls_json_write_number(&w, l->seconds > 0 ? (double)l->read_bytes / l->seconds : 0);
-    ls_json_write_close(&w, '}');
-    ls_json_write_raw(&w, "\n", 1);
-    char *text;
-    size_t byte_count;
-    LS_TRY(ls_json_write_end(&w, &text, &byte_count));
-    const ls_status status = append(folder->log, "log.jsonl", text, byte_count);
-    free(text);
-    return status;
+    ls_json_write_key(w, "loss_scale");
+    ls_json_write_number(w, l->loss_scale);
+    ls_json_write_key(w, "skipped");
+    ls_json_write_flag(w, l->skipped);
+    ls_json_write_key(w, "queue");
+    ls_json_write_count(w, (uint64_t)l->queue);
+    ls_json_write_key(w, "reader_seconds");
+    ls_json_write_seconds(w, l->reader_seconds);
+    ls_json_write_key(w, "bytes_per_second");
+    ls_json_write_count(w, l->seconds > 0 ? (uint64_t)((double)l->read_bytes / l->seconds) : 0);
+    ls_json_write_close(w, '}');
+    ls_json_write_raw(w, "\n", 1);
+    if (w->failed) return ls_fail(LS_ERR_MEMORY, "log.jsonl: no memory for a line");
+    return append(folder->log, "log.jsonl", w->text, w->byte_count);
 }

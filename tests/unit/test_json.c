@@ -251,6 +251,41 @@ static void test_nan_and_infinities_are_never_written_as_numbers(void **state)
     free(text);
 }
 
+static void test_times_are_written_to_the_nanosecond(void **state)
+{
+    (void)state;
+    const struct {
+        double seconds;
+        const char *text;
+    } times[] = { { 0, "0" }, { 1, "1" }, { 0.5, "0.5" }, { 0.0041307889991, "0.004130789" },
+                  { 1e-9, "0.000000001" }, { 4e-10, "0" }, { 12345.25, "12345.25" },
+                  { 100, "100" }, { 1e9, "1000000000" }, { (double)NAN, "null" } };
+    ls_json_writer w = { 0 };
+    for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
+        ls_json_write_again(&w);
+        ls_json_write_seconds(&w, times[i].seconds);
+        assert_false(w.failed);
+        assert_string_equal(w.text, times[i].text);
+    }
+    free(w.text);
+}
+
+static void test_a_writer_that_starts_again_keeps_its_memory(void **state)
+{
+    (void)state;
+    ls_json_writer w = { 0 };
+    ls_json_write_open(&w, '[');
+    ls_json_write_count(&w, 1);
+    ls_json_write_close(&w, ']');
+    const char *before = w.text;
+    ls_json_write_again(&w);
+    ls_json_write_open(&w, '{');
+    ls_json_write_close(&w, '}');
+    assert_ptr_equal(w.text, before);
+    assert_string_equal(w.text, "{}");
+    free(w.text);
+}
+
 static void test_any_text_survives_being_written_and_read(void **state)
 {
     (void)state;
@@ -278,6 +313,8 @@ int main(void)
         cmocka_unit_test(test_numbers_come_back_with_the_same_bits),
         cmocka_unit_test(test_the_writer_puts_commas_and_escapes),
         cmocka_unit_test(test_nan_and_infinities_are_never_written_as_numbers),
+        cmocka_unit_test(test_times_are_written_to_the_nanosecond),
+        cmocka_unit_test(test_a_writer_that_starts_again_keeps_its_memory),
         cmocka_unit_test(test_any_text_survives_being_written_and_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
