@@ -12,6 +12,7 @@
  *
  * The peak of the processors that the replicas use (bench_peak.h) is sampled before each
  * repetition's first step and after its last, since a busy machine changes from one to the next.
+ * The best sample counts: of a sample of several threads one that wakes late spoils the whole.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -39,6 +40,7 @@ static const char *const part_name[PART_COUNT] = { "input", "copy", "forward", "
 typedef struct {
     uint64_t steps, samples;
     double seconds, part[PART_COUNT];  /* seconds */
+    double reader;                     /* seconds of reader threads at work beside them */
     double peak;                       /* flops per second; 0: not known */
 } step_run;
 
@@ -190,6 +192,7 @@ static void on_step(void *context, const ls_step_report *report)
     }
     run->steps++;
     run->samples += line->samples;
+    run->reader += line->reader_seconds;
 }
 
 /* After evaluation and saving, which no step is charged for. */
@@ -243,6 +246,7 @@ static void write_row(bench *b, const step_run *run)
         snprintf(key, sizeof key, "%s_s", part_name[i]);
         ls_bench_write(json, key, run->part[i]);
     }
+    ls_bench_write(json, "reader_s", run->reader);
     ls_json_write_close(json, '}');
 }
 
@@ -265,23 +269,22 @@ static double speed_value(const bench *b, const step_run *run)
 
 static void print_end(const bench *b)
 {
-    double seconds = 0;
-    uint64_t steps = 0;
+    step_run sum = { 0 };
     const ls_bench_spread speed = spread_of(b, speed_value);
     printf("#\n# median: %.0f samples/s (%.0f to %.0f), %.2f GF/s, share of the peak", speed.median,
            speed.least, speed.most, b->flops * speed.median * 1e-9);
     print_share(spread_of(b, share_of).median);
-    printf("\n# a step's exposed milliseconds, mean of all:");
     for (int i = 0; i < b->repeat; i++) {
-        seconds += b->run[i].seconds;
-        steps += b->run[i].steps;
+        sum.steps += b->run[i].steps;
+        sum.seconds += b->run[i].seconds;
+        sum.reader += b->run[i].reader;
+        for (int k = 0; k < PART_COUNT; k++) sum.part[k] += b->run[i].part[k];
     }
-    for (int k = 0; k < PART_COUNT; k++) {
-        double all = 0;
-        for (int i = 0; i < b->repeat; i++) all += b->run[i].part[k];
-        printf("%s %s %.3f", k > 0 ? "," : "", part_name[k], 1e3 * all / (double)steps);
-    }
-    printf("; %.3f in all\n", 1e3 * seconds / (double)steps);
+    const double ms = 1e3 / (double)sum.steps;
+    printf("\n# exposed, ms a step:");
+    for (int k = 0; k < PART_COUNT; k++) printf(" %s %.3f,", part_name[k], ms * sum.part[k]);
+    printf(" together %.3f\n# hidden, ms a step: readers at work %.3f\n", ms * sum.seconds,
+           ms * sum.reader);
 }
 
 static ls_status write_end(bench *b)
@@ -318,7 +321,7 @@ static ls_status repeat(bench *b, bool *stopped)
                        b->settle, b->settled);
     LS_TRY(b->peak_status);
     LS_TRY(sample_peak(b));
-    if (b->peak_count > 0) run->peak = ls_bench_spread_of(b->peak, b->peak_count).median;
+    if (b->peak_count > 0) run->peak = ls_bench_spread_of(b->peak, b->peak_count).most;
     if (b->is_json) write_row(b, run);
     else print_row(b, run);
     return LS_OK;

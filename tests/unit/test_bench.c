@@ -226,6 +226,10 @@ static void test_step_prints_the_median_of_its_runs(void **state)
     }
     assert_true(equal >= 1 && below <= 1 && below + equal >= 2);
     expect_text("# global 32 = 2 x 16; ring: host devices; 3 repetitions\n");
+    double exposed = -1, hidden = -1;
+    assert_int_equal(sscanf(row("# exposed, ms a step: input"), "%lf", &exposed), 1);
+    assert_int_equal(sscanf(row("# hidden, ms a step: readers at work"), "%lf", &hidden), 1);
+    assert_true(exposed >= 0 && hidden >= 0);
     expect_text("# 0.00256 MFLOP a sample; 5 steps before those that count\n");
 }
 
@@ -234,8 +238,8 @@ static void test_step_prints_json_that_can_be_read(void **state)
     (void)state;
     static const char *const keys[] = { "settle", "flops_per_sample", "input_s", "copy_s",
                                         "forward_s", "backward_s", "exchange_s", "update_s",
-                                        "rest_s", "peak_gflops", "least", "most", "gflops",
-                                        "share", NULL };
+                                        "rest_s", "reader_s", "peak_gflops", "least", "most",
+                                        "gflops", "share", NULL };
     bench("step linear --data digits --steps 2 --repeat 2 --settle 1 --json");
     int elements = 0, zeros = 0;
     read_json(&elements, &zeros);
