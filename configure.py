@@ -95,18 +95,19 @@ TEST_SUPPORT = ("conformance convolution data_folder faulty_device fresh_process
                 "ranks reduction reference residual stored_png training virtual_driver "
                 "virtual_machine")
 # check, check-asan, check-tsan
-TESTS = ("test_activation test_all_reduce test_arena test_augment test_batch_sum test_batchnorm "
-         "test_bench test_broken_data test_bucket test_callbacks test_checkpoint test_cifar10 "
-         "test_cifar100 test_cli test_config test_contact_sheet test_conv test_crc32c test_csv "
-         "test_dataset test_decode test_device test_dropout test_faults test_fold test_format16 "
-         "test_gemm test_gradient_plan test_gradients test_guard test_idx test_input test_json "
-         "test_kernels test_late_streams test_link test_loss test_memory test_metrics test_model "
-         "test_model_graph test_nearest test_network_gradients test_normalize test_npy "
-         "test_numerics test_optimizer test_pcie test_pipeline test_planes test_png test_pool "
-         "test_pooled test_protocol test_residual test_resume test_ring test_ring_order "
-         "test_run_folder test_sampler test_schedule test_semantics test_sha256 test_shard_sums "
-         "test_status test_tensors test_thread test_topology test_tree test_unused "
-         "test_vgpu_driver test_vgpu_launch test_vgpu_order test_vgpu_ptx test_weights test_whole")
+TESTS = ("test_activation test_all_reduce test_allocations test_arena test_augment "
+         "test_batch_sum test_batchnorm test_bench test_broken_data test_bucket test_callbacks "
+         "test_checkpoint test_cifar10 test_cifar100 test_cli test_config test_contact_sheet "
+         "test_conv test_crc32c test_csv test_dataset test_decode test_device test_dropout "
+         "test_faults test_fold test_format16 test_gemm test_gradient_plan test_gradients "
+         "test_guard test_idx test_input test_json test_kernels test_late_streams test_link "
+         "test_loss test_memory test_metrics test_model test_model_graph test_nearest "
+         "test_network_gradients test_normalize test_npy test_numerics test_optimizer test_pcie "
+         "test_pipeline test_planes test_png test_pool test_pooled test_protocol test_residual "
+         "test_resume test_ring test_ring_order test_run_folder test_sampler test_schedule "
+         "test_semantics test_sha256 test_shard_sums test_status test_tensors test_thread "
+         "test_topology test_tree test_unused test_vgpu_driver test_vgpu_launch test_vgpu_order "
+         "test_vgpu_ptx test_weights test_whole")
 # check only: whole trainings, too slow under a sanitizer
 TESTS_HOST = ("test_golden test_golden_layers test_golden_resnet test_lockstep test_npy_large")
 # check-long: exhaustive sweeps
@@ -125,7 +126,8 @@ TESTS_CUDA = ("test_cuda_batchnorm test_cuda_collectives test_cuda_conformance t
 TESTS_CUDA_LONG = "long_cuda_collectives long_cuda_faults"
 TESTS_CUDA_LONG_ALL = "long_cuda_steps"
 # Functions that a test puts its own in the place of.
-REPLACED = {"test_cuda_collectives": "ls_link_send_begin ls_link_recv_begin",
+REPLACED = {"test_allocations": "malloc calloc realloc aligned_alloc strdup free",
+            "test_cuda_collectives": "ls_link_send_begin ls_link_recv_begin",
             "test_cuda_waits": "ls_stream_wait ls_link_send_begin ls_link_recv_begin"}
 
 TOOLCHAIN_BEGIN = "# -- toolchain: all that may differ on your machine; edit by hand "
@@ -299,6 +301,11 @@ def fresh_ptx(out):
     return f"{folder}/test_vgpu_ptx.ok"
 
 
+def replaced(name):
+    """The linker's options for the functions that a test replaces."""
+    return "".join(f" -Wl,--wrap={function}" for function in REPLACED.get(name, "").split())
+
+
 def cuda(p, out):
     """The program with CUDA and its tests, of preset p's objects; returns long tests' stamps."""
     folder = "build/cuda" if p == "host" else f"build/cuda-{p}"
@@ -311,9 +318,8 @@ def cuda(p, out):
         out.append(edge(f"{program}.o", f"cc_{p}", [f"tests/unit/{name}.c"],
                         more="-Itests $cmocka_cflags -isystem $cuda_home/include "
                              "-DLS_CUDA_STUB='\"$cuda_home/lib64/stubs/libcuda.so\"'"))
-        wrap = "".join(f" -Wl,--wrap={function}" for function in REPLACED.get(name, "").split())
         out.append(edge(program, f"link_{p}", [f"{program}.o", f"build/{p}/libsupport.a"]
-                        + archives(p, "cuda"), libs=f"$cmocka_libs -ldl{wrap}"))
+                        + archives(p, "cuda"), libs=f"$cmocka_libs -ldl{replaced(name)}"))
         out.append(edge(f"{program}.ok", "run_cuda_test", [program],
                         [f"{folder}/lockstep", vgpu_library],
                         program=f"{folder}/lockstep", vgpu=f"build/{p}/vgpu"))
@@ -350,7 +356,8 @@ def tests(p, names, out):
         out.append(edge(f"{program}.o", f"cc_{p}", [f"tests/unit/{name}.c"],
                         more="-Itests $cmocka_cflags"))
         out.append(edge(program, f"link_{p}", [f"{program}.o", f"build/{p}/libsupport.a"]
-                        + [f"build/{p}/libvgpu.a"] * of_vgpu + archives(p), libs="$cmocka_libs"))
+                        + [f"build/{p}/libvgpu.a"] * of_vgpu + archives(p),
+                        libs=f"$cmocka_libs{replaced(name)}"))
         out.append(edge(f"{program}.ok", "run_test", [program],
                         [f"build/{p}/lockstep"] * of_program + [vgpu_library] * of_vgpu,
                         program=f"build/{p}/lockstep", vgpu=vgpu_library))
