@@ -22,7 +22,7 @@
 
 #define INLINE static inline __attribute__((always_inline)) /* with its constants, into the loop */
 
-enum { CHANNELS = 64, GRAIN = 32768 };
+enum { CHANNELS = 64, GRAIN = 32768, AHEAD_BYTES = 2048 };
 
 /* Places of a window that lie inside the input, in one direction. */
 typedef struct {
@@ -181,6 +181,14 @@ static inline output output_at(const ls_max_pool_gradient_args *args, size_t at)
                      args->place + at };
 }
 
+/* Slices are made with multiplications in between (pooled_gradient.c), after which the processor
+ * must find the streams anew. An address, not a pointer: it may lie past the tensor, and then
+ * nothing happens. */
+static inline void fetch_ahead(const float *p)
+{
+    __builtin_prefetch((const void *)((uintptr_t)p + AHEAD_BYTES));
+}
+
 /* `columns` places in a row of a window, the first of which is number `place`: dx gets the output's
  * gradient where it was chosen and +0 elsewhere, or has that added. A word of channels; the next
  * place is `beside` floats on. */
@@ -189,7 +197,9 @@ INLINE void give_word(output o, int place, size_t columns, bool adds, size_t lan
 {
     const ls_vec zero = ls_vec_zero();
     ls_vec gradient = load(o.dy, lanes);
+    fetch_ahead(o.dy);
     if (o.relu_y != NULL) {
+        fetch_ahead(o.relu_y);
         gradient = ls_vec_select(ls_vec_positive(load(o.relu_y, lanes)), gradient, zero);
     }
     gradient = ls_vec_add(gradient, zero); /* stored, it is a chain of one term: -0 becomes +0 */

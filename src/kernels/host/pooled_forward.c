@@ -7,9 +7,9 @@
  */
 #include "kernels/host/host.h"
 
-/* Elements of the convolution's output between the two ops, for each thread: half of a cache of the
- * second level. */
-enum { CHUNK_FLOATS = 1 << 17 };
+/* Elements of the convolution's output between the two ops, for each thread: a quarter of a cache
+ * of the second level. */
+enum { CHUNK_FLOATS = 1 << 16 };
 
 ls_status LS_HOST(pooled_conv_forward)(ls_stream *stream, const ls_pooled_conv_forward_args *args)
 {
