@@ -11,6 +11,8 @@
  *     bias           chain over the slice's places             -> sums[slice], in pool.dx
  *     at the end     the tree over each leaf's slices, then the fold (fold_rows.h)
  *
+ * What is left of pool.dx can hold the weights' sums of all leaves, for the threads to share them.
+ *
  * Windows that overlap make no rows by themselves: there, one op follows the other.
  */
 #include "kernels/host/fold_rows.h"
@@ -104,6 +106,16 @@ static void fold_bias(const job *j, float *rows)
     }
 }
 
+/* What of pool.dx the bias' sums leave, if it is enough for a dw for each leaf. */
+static float *room(const job *j)
+{
+    const ls_conv_shape *s = &j->args->conv.shape;
+    const size_t leaves = (size_t)j->args->conv.fold->leaf_count, slices = j->slice[leaves];
+    const size_t columns = s->kernel_height * s->kernel_width * s->channels;
+    const size_t places = s->samples * s->out_height * s->out_width;
+    return places >= slices + leaves * columns ? j->sums + slices * s->filters : NULL;
+}
+
 /* Windows that overlap: by way of memory. */
 static ls_status one_by_one(ls_stream *stream, const ls_pooled_weight_gradient_args *args)
 {
@@ -132,7 +144,7 @@ ls_status LS_HOST(pooled_weight_gradient)(ls_stream *stream,
         const size_t count = leaf_row(&j, leaf + 1) - leaf_row(&j, leaf);
         j.slice[leaf + 1] = j.slice[leaf] + (count + rows - 1) / rows;
     }
-    LS_TRY(LS_HOST(weight_gradient_of_slices)(stream, &args->conv, make_slice, &j));
+    LS_TRY(LS_HOST(weight_gradient_of_slices)(stream, &args->conv, make_slice, &j, room(&j)));
     if (args->db != NULL) fold_bias(&j, ls_pool_scratch(stream->device->pool, 0));
     return LS_OK;
 }

@@ -29,6 +29,10 @@
  *     plane 1 .. stack           the slice stack
  *     then                       the fold's temporaries; its pieces are in dw itself
  *
+ * Threads share the blocks of dw. Where there are not enough, each would lay out the same B for a
+ * few filters of its own; given the memory, they share the leaves instead, whose sums are then
+ * folded one after the other.
+ *
  * A shard without samples is +0, and so may be a whole slot. To add +0 changes nothing, so such a
  * slot is only marked, and neither written nor read.
  *
@@ -36,6 +40,7 @@
  * the multiplications, would set the pace. There a block is a few tiles, and its planes stay in the
  * first level cache or near it.
  */
+#include "kernels/host/fold_rows.h"
 #include "kernels/host/pack.h"
 #include "kernels/host/patch.h"
 #include "kernels/host/product.h"
@@ -51,6 +56,9 @@ enum { DIRECT_ROWS = 42, DIRECT_PANELS = 64 / LS_TILE_COLUMNS };
 enum { STRETCH_FLOATS = 1 << 16, STRETCH_MAX = 1024 };
 /* Tiles of filters from which on a copy of a panel is worth its cost. */
 enum { TILES_PER_COPY = 4 };
+
+/* Places of a leaf from which on to fold its sum is little work beside making it. */
+enum { FOLDED_PLACES = 256 };
 
 enum { SCRATCH_FLOATS = LS_SCRATCH_BYTES / sizeof(float) };
 
@@ -85,6 +93,7 @@ typedef struct {
     int stack_planes;       /* entries of the slice stack */
     size_t column_tiles;    /* panels */
     size_t block_rows, block_panels; /* the largest block */
+    float *leaf_sums;       /* [leaf][filters, columns], where threads share the leaves; or NULL */
     ls_split split;         /* into tasks */
 } job;
 
@@ -327,6 +336,11 @@ static bool end_leaf(const job *j, block *b, int leaf, slice *s)
 {
     const ls_fold *fold = j->args->fold;
     const int to = fold->store[leaf];
+    if (j->leaf_sums != NULL) {
+        float *sum = j->leaf_sums + (size_t)leaf * j->args->shape.filters * j->columns;
+        s->to = (plane){sum + b->first_row * j->columns, j->columns, true};
+        return true;
+    }
     const bool is_empty = s->first_place == s->last_place;
     int only = -1;
     for (int m = 0; m < fold->merge_count[leaf]; m++) {
@@ -374,11 +388,11 @@ static size_t made_places(const job *j)
     return j->make == NULL ? 0 : j->slice_rows * j->args->shape.out_width;
 }
 
-static void run_block(const job *j, size_t first_row, size_t rows, size_t first_panel,
+static block block_at(const job *j, size_t first_row, size_t rows, size_t first_panel,
                       size_t panels, float *scratch)
 {
     const size_t width = panels * LS_TILE_COLUMNS;
-    block b = {
+    return (block){
         .first_row = first_row,
         .rows = rows,
         .row_tiles = ceil_div(rows, LS_TILE_ROWS),
@@ -390,7 +404,20 @@ static void run_block(const job *j, size_t first_row, size_t rows, size_t first_
         .plane_step = width,
         .plane_floats = rows * width,
     };
+}
+
+static void run_block(const job *j, block b)
+{
     for (int leaf = 0; leaf < j->args->fold->leaf_count; leaf++) run_leaf(j, &b, leaf);
+}
+
+/* Task: all of dw for one leaf. */
+static void run_leaf_task(void *arg, size_t leaf, int thread)
+{
+    const job *j = arg;
+    block b = block_at(j, 0, j->args->shape.filters, 0, j->column_tiles,
+                       ls_pool_scratch(j->pool, thread));
+    run_leaf(j, &b, (int)leaf);
 }
 
 static void run_task(void *arg, size_t task, int thread)
@@ -405,7 +432,8 @@ static void run_task(void *arg, size_t task, int thread)
     for (size_t k = first_panel; k < last_panel; k += j->block_panels) {
         const size_t panels = min_size(j->block_panels, last_panel - k);
         for (size_t row = first_row; row < last_row; row += j->block_rows) {
-            run_block(j, row, min_size(j->block_rows, last_row - row), k, panels, scratch);
+            run_block(j, block_at(j, row, min_size(j->block_rows, last_row - row), k, panels,
+                                  scratch));
         }
     }
 }
@@ -469,9 +497,18 @@ static void choose_source(job *j)
     j->column_tiles = j->columns / j->span * j->span_panels;
 }
 
+/* Are there leaves for all threads, but not blocks, and does folding cost little beside them? */
+static bool shares_leaves(const job *j, size_t places)
+{
+    const size_t leaves = (size_t)j->args->fold->leaf_count;
+    const size_t threads = (size_t)ls_pool_thread_count(j->pool);
+    return threads > 1 && leaves >= threads && j->args->shape.filters <= j->block_rows
+           && j->column_tiles <= j->block_panels && places >= leaves * FOLDED_PLACES;
+}
+
 ls_status LS_HOST(weight_gradient_of_slices)(ls_stream *stream,
                                              const ls_conv_weight_gradient_args *a,
-                                             ls_slice_fn *make, const void *context)
+                                             ls_slice_fn *make, const void *context, float *room)
 {
     const ls_conv_shape *s = &a->shape;
     const size_t places = s->samples * s->out_height * s->out_width;
@@ -487,6 +524,12 @@ ls_status LS_HOST(weight_gradient_of_slices)(ls_stream *stream,
     choose_source(&j);
     j.stack_planes = stack_planes(&j);
     choose_block(&j, j.source == ROWS && places <= DIRECT_PLACES);
+    if (room != NULL && shares_leaves(&j, places)) {
+        j.leaf_sums = room;
+        ls_pool_run(j.pool, (size_t)a->fold->leaf_count, run_leaf_task, &j);
+        ls_fold_rows(a->fold, room, s->filters * j.columns, a->dw, a->piece_stride);
+        return LS_OK;
+    }
     const size_t row_tiles = ceil_div(s->filters, LS_TILE_ROWS);
     const ls_split_problem problem = {
         .row_tiles = row_tiles,
@@ -503,5 +546,5 @@ ls_status LS_HOST(weight_gradient_of_slices)(ls_stream *stream,
 
 ls_status LS_HOST(conv_weight_gradient)(ls_stream *stream, const ls_conv_weight_gradient_args *a)
 {
-    return LS_HOST(weight_gradient_of_slices)(stream, a, NULL, NULL);
+    return LS_HOST(weight_gradient_of_slices)(stream, a, NULL, NULL, NULL);
 }
