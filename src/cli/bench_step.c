@@ -40,6 +40,7 @@ static const char *const part_name[PART_COUNT] = { "input", "copy", "forward", "
 typedef struct {
     uint64_t steps, samples;
     double seconds, part[PART_COUNT];  /* seconds */
+    double exchange_wait;              /* of the exchange: for other replicas; seconds */
     double reader;                     /* seconds of reader threads at work beside them */
     double peak;                       /* flops per second; 0: not known */
 } step_run;
@@ -192,6 +193,7 @@ static void on_step(void *context, const ls_step_report *report)
     }
     run->steps++;
     run->samples += line->samples;
+    run->exchange_wait += line->exchange_wait;
     run->reader += line->reader_seconds;
 }
 
@@ -246,6 +248,7 @@ static void write_row(bench *b, const step_run *run)
         snprintf(key, sizeof key, "%s_s", part_name[i]);
         ls_bench_write(json, key, run->part[i]);
     }
+    ls_bench_write(json, "exchange_wait_s", run->exchange_wait);
     ls_bench_write(json, "reader_s", run->reader);
     ls_json_write_close(json, '}');
 }

@@ -98,6 +98,10 @@ LS_MUST_USE ls_status ls_gather(ls_comm *comm, int rank, void *rows, size_t row_
 LS_MUST_USE ls_status ls_broadcast(ls_comm *comm, int rank, float *x, size_t count,
                                    ls_event *ready, ls_event *done);
 
+/* Seconds, since the comm was made, in which this rank's thread waited in calls for other ranks'
+ * threads to come, to send or to free a slot. Called by the rank. */
+double ls_comm_waited(const ls_comm *comm, int rank);
+
 /* End of a step: wait until this rank's streams are idle, compare every contribution's two digests
  * and every bucket's digest across ranks, and start new records. A mismatch (DIVERGED) names link,
  * bucket, ring step and both digests.

@@ -45,6 +45,11 @@ ls_algorithm ls_comm_algorithm(const ls_comm *comm)
     return comm->algorithm;
 }
 
+double ls_comm_waited(const ls_comm *comm, int rank)
+{
+    return comm->rank[rank].channel.waited;
+}
+
 const char *ls_comm_reason(const ls_comm *comm)
 {
     return comm->reason;

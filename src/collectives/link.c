@@ -137,12 +137,14 @@ static ls_status wait_count(const ls_link *link, ls_channel *channel, atomic_siz
                             size_t want, const ls_transfer *transfer, const char *missing)
 {
     if (atomic_load_explicit(count, memory_order_acquire) >= want) return LS_OK;
+    const double begin = ls_clock();
     ls_wait wait = ls_wait_begin(channel->group);
     ls_status status = LS_OK;
     while (status == LS_OK && atomic_load_explicit(count, memory_order_acquire) < want) {
         ls_device_look(channel->in.device);
         status = ls_wait_poll(&wait);
     }
+    channel->waited += ls_clock() - begin;
     if (status != LS_ERR_TIMEOUT) return status;
     channel->awaited = transfer->order;
     char text[LS_TRANSFER_TEXT_BYTES];

@@ -43,6 +43,7 @@ typedef struct {
     int rank;
     ls_stream out;   /* copies to others */
     ls_stream in;    /* copies from others, additions */
+    double waited;   /* seconds in which this rank's thread waited for others' */
     uint64_t awaited; /* order of what the wait that ended with TIMEOUT was for */
 } ls_channel;
 

@@ -70,12 +70,14 @@ static ls_status wait_for_rank(ls_rendezvous *rendezvous, ls_channel *channel, i
 {
     atomic_size_t *arrived = &rendezvous->seat[rank].arrived;
     if (atomic_load_explicit(arrived, memory_order_acquire) >= want) return LS_OK;
+    const double begin = ls_clock();
     ls_wait wait = ls_wait_begin(channel->group);
     ls_status status = LS_OK;
     while (status == LS_OK && atomic_load_explicit(arrived, memory_order_acquire) < want) {
         ls_device_look(channel->in.device);
         status = ls_wait_poll(&wait);
     }
+    channel->waited += ls_clock() - begin;
     if (status != LS_ERR_TIMEOUT) return status;
     channel->awaited = ls_rendezvous_order(rendezvous, channel);
     char text[CALL_TEXT_BYTES];

@@ -418,7 +418,8 @@ ls_status ls_run_folder_log(ls_run_folder *folder, const ls_log_line *l)
                    { "lr", l->lr } },
       after[] = { { "seconds", l->seconds }, { "input_wait", l->input_wait },
                   { "copy", l->copy }, { "forward", l->forward }, { "backward", l->backward },
-                  { "exchange", l->exchange }, { "update", l->update } };
+                  { "exchange", l->exchange }, { "update", l->update },
+                  { "exchange_wait", l->exchange_wait } };
     ls_json_writer *w = &folder->line;
     ls_json_write_again(w);
     ls_json_write_open(w, '{');

@@ -48,6 +48,7 @@ typedef struct {
     double loss, regularizer, grad_norm, update_norm, lr;
     uint64_t samples;
     double seconds, input_wait, copy, forward, backward, exchange, update;
+    double exchange_wait;  /* of the exchange: in which this rank waited for others */
     double loss_scale;
     bool skipped;
     int queue;             /* batches that were ready when the step asked for one; 0: it waited */

@@ -240,7 +240,9 @@ static ls_status agree(ls_rank *k)
     k->out_of_time = k->out_of_time && !signalled;
     double mark = ls_clock();
     LS_TRY(ls_weights_compare(k, checked ? k->numbers.digest : 0, want_stop));
-    k->line.exchange += lap(&mark);
+    const double seconds = lap(&mark);
+    k->line.exchange += seconds;
+    k->line.exchange_wait += seconds; /* a few bytes a rank: it is a meeting */
     return LS_OK;
 }
 
@@ -277,6 +279,7 @@ ls_status ls_step_take(ls_rank *rank)
                          && k->progress.step + 1 == k->run->config.explain_step;
     k->line = (ls_log_line){ 0 };
     k->numbers = (ls_step_numbers){ 0 };
+    const double waited = ls_comm_waited(k->run->comm, k->rank);
     ls_guard_begin(k);
     LS_TRY(load_batch(k, &batch));
     LS_TRY(compute_sums(k, batch.epoch));
@@ -284,6 +287,7 @@ ls_status ls_step_take(ls_rank *rank)
     if (explain) LS_TRY(ls_explain_begin(k));
     LS_TRY(divide(k));
     LS_TRY(update(k));
+    k->line.exchange_wait = ls_comm_waited(k->run->comm, k->rank) - waited;
     LS_TRY(agree(k));
     if (explain) LS_TRY(ls_explain_end(k));
     advance(k, begin);

@@ -238,8 +238,8 @@ static void test_step_prints_json_that_can_be_read(void **state)
     (void)state;
     static const char *const keys[] = { "settle", "flops_per_sample", "input_s", "copy_s",
                                         "forward_s", "backward_s", "exchange_s", "update_s",
-                                        "rest_s", "reader_s", "peak_gflops", "least", "most",
-                                        "gflops", "share", NULL };
+                                        "rest_s", "exchange_wait_s", "reader_s", "peak_gflops",
+                                        "least", "most", "gflops", "share", NULL };
     bench("step linear --data digits --steps 2 --repeat 2 --settle 1 --json");
     int elements = 0, zeros = 0;
     read_json(&elements, &zeros);

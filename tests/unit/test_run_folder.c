@@ -110,7 +110,8 @@ static ls_log_line log_line(uint64_t epoch, uint64_t step)
                           .regularizer = 0, .grad_norm = 2, .update_norm = 0.5, .lr = 0.001,
                           .samples = 32, .seconds = 0.75, .input_wait = 0.125, .copy = 0.125,
                           .forward = 0.125, .backward = 0.125, .exchange = 0.125,
-                          .update = 0.125, .queue = 2, .reader_seconds = 0.5,
+                          .exchange_wait = 0.0625, .update = 0.125,
+                          .queue = 2, .reader_seconds = 0.5,
                           .read_bytes = 3072 };
 }
 
@@ -194,13 +195,13 @@ static void test_a_step_is_a_line_of_json_with_all_digits(void **state)
         "{\"epoch\":1,\"step\":7,\"loss\":0.30000000000000004,\"regularizer\":0,\"grad_norm\":2,"
         "\"update_norm\":0.5,\"lr\":0.001,\"samples\":32,\"seconds\":0.75,\"input_wait\":0.125,"
         "\"copy\":0.125,\"forward\":0.125,\"backward\":0.125,\"exchange\":0.125,\"update\":0.125,"
-        "\"loss_scale\":0,\"skipped\":false,\"queue\":2,\"reader_seconds\":0.5,"
-        "\"bytes_per_second\":4096}\n"
+        "\"exchange_wait\":0.0625,\"loss_scale\":0,\"skipped\":false,\"queue\":2,"
+        "\"reader_seconds\":0.5,\"bytes_per_second\":4096}\n"
         "{\"epoch\":1,\"step\":7,\"loss\":null,\"regularizer\":0,\"grad_norm\":null,"
         "\"update_norm\":0.5,\"lr\":0.001,\"samples\":32,\"seconds\":0.75,\"input_wait\":0.125,"
         "\"copy\":0.125,\"forward\":0.125,\"backward\":0.125,\"exchange\":0.125,\"update\":0.125,"
-        "\"loss_scale\":0,\"skipped\":true,\"queue\":2,\"reader_seconds\":0.5,"
-        "\"bytes_per_second\":4096}\n");
+        "\"exchange_wait\":0.0625,\"loss_scale\":0,\"skipped\":true,\"queue\":2,"
+        "\"reader_seconds\":0.5,\"bytes_per_second\":4096}\n");
     ls_run_folder_close(folder);
 }
 
