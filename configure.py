@@ -33,7 +33,7 @@ SOURCES = {
     "io": ("augment augment_pixels batch_slot checkpoint checkpoint_header csv data_file dataset "
            "dataset_cifar dataset_csv dataset_digits dataset_idx dataset_npy dataset_read "
            "dataset_report dataset_scale dataset_spec json new_file pipeline png run_folder "
-           "sampler"),
+           "sample_cache sampler"),
     "train": ("apply backward best builtin callbacks class_weights compare config config_schedule "
               "config_value environment evaluate explain folder forward gradient_plan guard input "
               "loss machine memory metrics model_describe model_init model_ops model_options "
@@ -95,16 +95,16 @@ TEST_SUPPORT = ("conformance convolution data_folder faulty_device fresh_process
                 "ranks reduction reference residual stored_png training virtual_driver "
                 "virtual_machine")
 # check, check-asan, check-tsan
-TESTS = ("test_activation test_all_reduce test_allocations test_arena test_augment "
-         "test_batch_sum test_batchnorm test_bench test_broken_data test_bucket test_callbacks "
-         "test_checkpoint test_cifar10 test_cifar100 test_cli test_config test_contact_sheet "
-         "test_conv test_crc32c test_csv test_dataset test_decode test_device test_dropout "
-         "test_faults test_fold test_format16 test_gemm test_gradient_plan test_gradients "
-         "test_guard test_idx test_input test_json test_kernels test_late_streams test_link "
-         "test_loss test_memory test_metrics test_model test_model_graph test_nearest "
-         "test_network_gradients test_normalize test_npy test_numerics test_optimizer test_pcie "
-         "test_pipeline test_planes test_png test_pool test_pooled test_protocol test_residual "
-         "test_resume test_ring test_ring_order test_run_folder test_sampler test_schedule "
+TESTS = ("test_activation test_all_reduce test_allocations test_arena test_augment test_batch_sum "
+         "test_batchnorm test_bench test_broken_data test_bucket test_callbacks test_checkpoint "
+         "test_cifar10 test_cifar100 test_cli test_config test_contact_sheet test_conv "
+         "test_crc32c test_csv test_dataset test_decode test_device test_dropout test_faults "
+         "test_fold test_format16 test_gemm test_gradient_plan test_gradients test_guard test_idx "
+         "test_input test_json test_kernels test_late_streams test_link test_loss test_memory "
+         "test_metrics test_model test_model_graph test_nearest test_network_gradients "
+         "test_normalize test_npy test_numerics test_optimizer test_pcie test_pipeline "
+         "test_planes test_png test_pool test_pooled test_protocol test_residual test_resume "
+         "test_ring test_ring_order test_run_folder test_sample_cache test_sampler test_schedule "
          "test_semantics test_sha256 test_shard_sums test_status test_tensors test_thread "
          "test_topology test_tree test_unused test_vgpu_driver test_vgpu_launch test_vgpu_order "
          "test_vgpu_ptx test_weights test_whole")

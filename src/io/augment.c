@@ -203,8 +203,9 @@ static drawn draw(const ls_augment *a, const ls_dataset_info *info, double range
 
 size_t ls_augment_scratch_bytes(const ls_dataset_info *info) { return ls_dataset_raw_bytes(info); }
 
-void ls_augment_read_stored(const ls_augment *augment, const ls_dataset *dataset, ls_part part,
-                            size_t index, uint64_t seed, uint32_t epoch, void *scratch, void *x)
+/* `from`, a stored sample, -> x. */
+static void change(const ls_augment *augment, const ls_dataset *dataset, size_t index,
+                   uint64_t seed, uint32_t epoch, const void *from, void *x)
 {
     const ls_augment *a = augment;
     const ls_dataset_info *info = ls_dataset_describe(dataset);
@@ -213,8 +214,8 @@ void ls_augment_read_stored(const ls_augment *augment, const ls_dataset *dataset
     const ls_picture p = { info->height, info->width, C * (is_u8 ? 1 : sizeof(float)) };
     const drawn d = draw(a, info, ls_dataset_range_top(dataset), seed, epoch, (uint32_t)index);
     const bool moves = a->crop || a->flip || a->vflip;
-    ls_dataset_read_stored(dataset, part, index, moves ? scratch : x);
-    if (moves) ls_pixels_move(p, d.window, scratch, x);
+    if (moves) ls_pixels_move(p, d.window, from, x);
+    else memcpy(x, from, pixels * p.bytes);
     if (a->brightness > 0 && is_u8) ls_bytes_brighten(d.difference, x, pixels * C);
     if (a->brightness > 0 && !is_u8) {
         for (size_t i = 0; i < pixels * C; i++) ((float *)x)[i] += d.difference;
@@ -224,9 +225,23 @@ void ls_augment_read_stored(const ls_augment *augment, const ls_dataset *dataset
     if (a->cutout) ls_pixels_cut(p, d.cut_top, d.cut_left, a->cutout, x);
 }
 
+void ls_augment_read_stored(const ls_augment *augment, const ls_dataset *dataset, ls_part part,
+                            size_t index, uint64_t seed, uint32_t epoch, void *scratch, void *x)
+{
+    ls_dataset_read_stored(dataset, part, index, scratch);
+    change(augment, dataset, index, seed, epoch, scratch, x);
+}
+
+void ls_augment_apply(const ls_augment *augment, const ls_dataset *dataset, size_t index,
+                      uint64_t seed, uint32_t epoch, const void *from, void *x)
+{
+    change(augment, dataset, index, seed, epoch, from, x);
+    if (ls_dataset_describe(dataset)->element == LS_ELEMENT_F32) ls_dataset_scale(dataset, x);
+}
+
 void ls_augment_read(const ls_augment *augment, const ls_dataset *dataset, ls_part part,
                      size_t index, uint64_t seed, uint32_t epoch, void *scratch, void *x)
 {
-    ls_augment_read_stored(augment, dataset, part, index, seed, epoch, scratch, x);
-    if (ls_dataset_describe(dataset)->element == LS_ELEMENT_F32) ls_dataset_scale(dataset, x);
+    ls_dataset_read_stored(dataset, part, index, scratch);
+    ls_augment_apply(augment, dataset, index, seed, epoch, scratch, x);
 }

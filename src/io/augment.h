@@ -63,6 +63,11 @@ size_t ls_augment_scratch_bytes(const ls_dataset_info *info);
 void ls_augment_read(const ls_augment *augment, const ls_dataset *dataset, ls_part part,
                      size_t index, uint64_t seed, uint32_t epoch, void *scratch, void *x);
 
+/* What ls_augment_read makes of a sample that has been read: `from`, as ls_dataset_read_stored
+ * gives sample `index` of the training part; it does not overlap x. */
+void ls_augment_apply(const ls_augment *augment, const ls_dataset *dataset, size_t index,
+                      uint64_t seed, uint32_t epoch, const void *from, void *x);
+
 /* The same without the scale: what `lockstep data show` draws. x: bytes, or stored floats. */
 void ls_augment_read_stored(const ls_augment *augment, const ls_dataset *dataset, ls_part part,
                             size_t index, uint64_t seed, uint32_t epoch, void *scratch, void *x);

@@ -11,6 +11,7 @@
 #include "io/batch_slot.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include "numerics.h"
 
@@ -93,24 +94,38 @@ static size_t choose_samples(const ls_pipeline_config *config, int rank, const u
     return rows;
 }
 
-/* Write the sample that slot->index names as row `row`, as `epoch` sees it. */
-static void fill_row(const ls_pipeline_config *config, uint32_t epoch, void *scratch,
-                     const ls_slot *slot, size_t row)
+/* The numbers of sample `index` as `epoch` sees them, into x; returns whether they were read from
+ * the data set. What is cached is what augmenting starts from. */
+static bool fill_numbers(const ls_pipeline_config *config, uint32_t epoch, ls_sample_cache *cache,
+                         void *scratch, uint32_t index, char *x)
 {
     const ls_dataset *dataset = config->dataset;
-    const ls_dataset_info *info = ls_dataset_describe(dataset);
-    const uint32_t index = slot->index[row];
-    char *x = slot->x + row * ls_dataset_raw_bytes(info);
-    if (ls_augment_is_none(&config->augment)) {
+    const bool is_plain = ls_augment_is_none(&config->augment);
+    const void *kept = ls_sample_cache_find(cache, index);
+    if (is_plain && kept) {
+        memcpy(x, kept, ls_dataset_raw_bytes(ls_dataset_describe(dataset)));
+    } else if (is_plain) {
         ls_dataset_read_raw(dataset, LS_PART_TRAIN, index, x);
+        ls_sample_cache_keep(cache, index, x);
     } else {
-        ls_augment_read(&config->augment, dataset, LS_PART_TRAIN, index, config->seed, epoch,
-                        scratch, x);
+        if (!kept) ls_dataset_read_stored(dataset, LS_PART_TRAIN, index, scratch);
+        if (!kept) ls_sample_cache_keep(cache, index, scratch);
+        ls_augment_apply(&config->augment, dataset, index, config->seed, epoch,
+                         kept ? kept : scratch, x);
     }
+    return !kept;
+}
+
+/* The answer and the weight of the sample that slot->index names in row `row`. */
+static void fill_answer(const ls_pipeline_config *config, const ls_slot *slot, size_t row)
+{
+    const ls_dataset *dataset = config->dataset;
+    const uint32_t index = slot->index[row];
     if (slot->label) {
         slot->label[row] = ls_dataset_label(dataset, LS_PART_TRAIN, index);
     } else {
-        ls_dataset_target(dataset, LS_PART_TRAIN, index, slot->target + row * info->outputs);
+        const size_t outputs = ls_dataset_describe(dataset)->outputs;
+        ls_dataset_target(dataset, LS_PART_TRAIN, index, slot->target + row * outputs);
     }
     if (slot->weight) {
         const float of_class = config->class_weight ? config->class_weight[slot->label[row]] : 1.0f;
@@ -118,13 +133,22 @@ static void fill_row(const ls_pipeline_config *config, uint32_t epoch, void *scr
     }
 }
 
-void ls_slot_fill(const ls_pipeline_config *config, int rank, uint32_t epoch,
-                  const uint32_t *order, size_t batch_samples, void *scratch, const ls_slot *slot)
+size_t ls_slot_fill(const ls_pipeline_config *config, int rank, uint32_t epoch,
+                    const uint32_t *order, size_t batch_samples, ls_sample_cache *cache,
+                    void *scratch, const ls_slot *slot)
 {
     const size_t rows = choose_samples(config, rank, order, batch_samples, slot);
+    const size_t raw_bytes = ls_dataset_raw_bytes(ls_dataset_describe(config->dataset));
+    size_t read = 0;
     assert(rows == ls_slot_samples(config, rank, batch_samples));
     for (size_t row = 0; row < rows; row++) {
+        if (ls_sample_cache_find(cache, slot->index[row])) continue;
         ls_dataset_want(config->dataset, LS_PART_TRAIN, slot->index[row]);
     }
-    for (size_t row = 0; row < rows; row++) fill_row(config, epoch, scratch, slot, row);
+    for (size_t row = 0; row < rows; row++) {
+        read += fill_numbers(config, epoch, cache, scratch, slot->index[row],
+                             slot->x + row * raw_bytes);
+        fill_answer(config, slot, row);
+    }
+    return read;
 }

@@ -11,6 +11,7 @@
 #define LS_IO_BATCH_SLOT_H
 
 #include "io/pipeline.h"
+#include "io/sample_cache.h"
 
 enum { LS_SLOT_ALIGNMENT = 64 };
 
@@ -37,9 +38,11 @@ ls_slot ls_slot_at(const ls_pipeline_config *config, const ls_slot_layout *layou
 size_t ls_slot_samples(const ls_pipeline_config *config, int rank, size_t batch_samples);
 
 /* Write what `rank` gets of a global batch: the samples order[0 .. batch_samples-1] of the training
- * part, as `epoch` sees them.
+ * part, as `epoch` sees them. Returns how many of them were read from the data set.
+ *   cache     what has been read before, and takes what is read now; or NULL
  *   scratch   ls_augment_scratch_bytes, the caller's own */
-void ls_slot_fill(const ls_pipeline_config *config, int rank, uint32_t epoch,
-                  const uint32_t *order, size_t batch_samples, void *scratch, const ls_slot *slot);
+size_t ls_slot_fill(const ls_pipeline_config *config, int rank, uint32_t epoch,
+                    const uint32_t *order, size_t batch_samples, ls_sample_cache *cache,
+                    void *scratch, const ls_slot *slot);
 
 #endif

@@ -21,8 +21,8 @@
  *
  * The bits of a slot are a function of (seed, epoch, step, rank): each reader keeps its own copy of
  * the order of the epoch it last worked in (its jobs ascend, so it computes each order once) and
- * shares nothing else but the data set, which nobody writes. What augmenting draws for a sample
- * is addressed too (augment.h).
+ * shares nothing else but the data set, which nobody writes, and a cache of samples that were read
+ * from it. What augmenting draws for a sample is addressed too (augment.h).
  *
  * A reader's sleep has no deadline of its own: it ends by a release or by ls_pipeline_destroy,
  * which wakes all readers; only ranks wait for readers, and they do it through ls_wait.
@@ -60,6 +60,7 @@ struct ls_pipeline {
     size_t steps_per_epoch;    /* written before spawn */
     rank_queue *queue;         /* owned, [world_size] */
     reader *reader;            /* owned, [reader_count] */
+    ls_sample_cache *cache;    /* owned; NULL: none */
     int started;               /* reader threads that run */
     pthread_mutex_t lock;
     pthread_cond_t changed;    /* a slot was released, or stopping was set */
@@ -120,11 +121,10 @@ static void fill_turn(reader *me, int rank, uint64_t turn)
     const size_t samples = turn_samples(p, turn);
     const double begin = ls_clock();
     prepare_order(me, turn_epoch(p, turn));
-    ls_slot_fill(&p->config, rank, me->epoch,
-                 me->order + turn_step(p, turn) * p->config.global_batch, samples, me->scratch,
-                 &slot);
-    const uint64_t bytes = (uint64_t)ls_slot_samples(&p->config, rank, samples) *
-                           ls_dataset_stored_bytes(p->config.dataset);
+    const size_t read = ls_slot_fill(&p->config, rank, me->epoch,
+                                     me->order + turn_step(p, turn) * p->config.global_batch,
+                                     samples, p->cache, me->scratch, &slot);
+    const uint64_t bytes = (uint64_t)read * ls_dataset_stored_bytes(p->config.dataset);
     atomic_fetch_add_explicit(&p->busy_ns, nanoseconds(ls_clock() - begin), memory_order_relaxed);
     atomic_fetch_add_explicit(&p->bytes, bytes, memory_order_relaxed);
 }
@@ -236,6 +236,11 @@ ls_status ls_pipeline_create(const ls_pipeline_config *config, void *const *stag
     pthread_cond_init(&p->changed, NULL);
 
     ls_status status = alloc_queues(p, staging);
+    if (status == LS_OK && config->cache_bytes > 0) {
+        status = ls_sample_cache_create(
+            count, ls_dataset_raw_bytes(ls_dataset_describe(config->dataset)),
+            config->cache_bytes, &p->cache);
+    }
     if (status == LS_OK) status = start_readers(p);
     if (status == LS_OK) {
         *out = p;
@@ -259,6 +264,7 @@ void ls_pipeline_destroy(ls_pipeline *p)
         free(p->reader[i].scratch);
     }
     for (int r = 0; p->queue && r < p->config.world_size; r++) free(p->queue[r].filled);
+    ls_sample_cache_destroy(p->cache);
     free(p->reader);
     free(p->queue);
     pthread_cond_destroy(&p->changed);

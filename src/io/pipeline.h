@@ -26,6 +26,7 @@ typedef struct {
     int world_size, shard_count, accumulate;
     int reader_count;          /* threads that fill slots, >= 1 */
     int depth;                 /* slots per rank, >= 2 */
+    size_t cache_bytes;        /* keep decoded samples, so many bytes of them; 0: none */
     uint32_t first_epoch;      /* 0-based */
     size_t first_step;         /* of first_epoch, 0-based; its step count: the next epoch's 0 */
     uint64_t step_count;       /* stop after this many steps */
@@ -50,7 +51,7 @@ typedef struct {
 /* What has been done since the start. */
 typedef struct {
     uint64_t busy_ns;   /* in which readers filled batches, the times of all readers added up */
-    uint64_t bytes;     /* of samples, as they are stored, that went into these batches */
+    uint64_t bytes;     /* as they are stored, of samples that were read for these batches */
     uint64_t waited_ns; /* in ls_pipeline_next, of the rank that has waited longest */
 } ls_input_counts;
 

@@ -67,6 +67,9 @@ static const ls_option options[] = {
       LS_OPTION_BITS, TEXT(class_weights) },
     { "readers", "R", "threads that read samples", "Data",
       LS_OPTION_FREE, INT(readers, 1, 64) },
+    { "cache", "BYTES", "keep decoded samples in memory, up to so many bytes", "Data",
+      LS_OPTION_FREE, FIELD(cache_bytes), .type = LS_VALUE_BYTES,
+      .low = 1024, .high = 0x1p50, .zero = "off" },
 
     { "devices", "LIST", "auto, host:N, cuda, cuda:0,1, cuda:0*2", "Replicas",
       LS_OPTION_FREE, TEXT(devices) },

@@ -108,6 +108,7 @@ typedef struct {
     uint64_t seed;
     int threads;             /* compute threads per replica; 0: cores / N, at least 1 */
     int readers;             /* input reader threads */
+    uint64_t cache_bytes;    /* of decoded samples to keep; 0: none */
     ls_schedule schedule;
     ls_p2p p2p;
     bool shuffle, drop_remainder;

@@ -177,6 +177,7 @@ static ls_pipeline_config pipeline_config(const ls_run *run, const ls_progress *
         .accumulate = config->accumulate,
         .reader_count = config->readers,
         .depth = LS_PIPELINE_DEPTH,
+        .cache_bytes = config->cache_bytes,
         .first_epoch = (uint32_t)start->epoch,
         .first_step = start->step_of_epoch,
         .step_count = config->epochs > 0 ? config->epochs * run->steps_per_epoch - begin

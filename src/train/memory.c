@@ -111,10 +111,11 @@ ls_status ls_memory_compare(const ls_config *config, const ls_model *model,
                                                 : "the same result");
     return ls_fail(LS_ERR_MEMORY, "the run does not fit: %s: needs %s, but %s %s. The fullest "
                    "replica: %.600s. To make it smaller: %sa smaller --global-batch (now %" PRIu64
-                   ")%s",
+                   ")%s%s",
                    place, ls_with_unit((double)needed, need), ls_with_unit((double)room, have),
                    why, text, remedy, config->global_batch,
-                   is_gpu ? ", or more GPUs" : "");
+                   is_gpu ? ", or more GPUs" : "",
+                   !is_gpu && config->cache_bytes > 0 ? ", or a smaller --cache" : "");
 }
 
 /* All replicas on rank's GPU, if it is the first of them there. */
@@ -133,6 +134,14 @@ static ls_status check_gpu(const ls_run *run, const ls_rank_memory *memory, int 
                              needed, room, "are free on it");
 }
 
+/* Bytes that --cache will come to hold. */
+static size_t cache_bytes(const ls_run *run)
+{
+    const ls_dataset_info *data = run->replica_config.data;
+    const size_t most = data->count[LS_PART_TRAIN] * ls_dataset_raw_bytes(data);
+    return run->config.cache_bytes < most ? run->config.cache_bytes : most;
+}
+
 ls_status ls_memory_check(ls_run *run)
 {
     ls_rank_memory memory[LS_WORLD_MAX];
@@ -141,6 +150,7 @@ ls_status ls_memory_check(ls_run *run)
                              memory));
     size_t needed = run->model.arena_floats * sizeof(float) *
                     (size_t)ls_state_arena_count(&run->config);
+    needed += cache_bytes(run);
     for (int r = 0; r < run->world_size; r++) {
         const bool is_gpu = run->rank[r].device->kind == LS_DEVICE_CUDA;
         needed += memory[r].pinned + (is_gpu ? 0 : memory[r].device);

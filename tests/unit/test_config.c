@@ -43,6 +43,7 @@ static void test_the_table_has_every_documented_option_once(void **state)
         "rules", "nonfinite", "monitor", "early-stop", "min-delta",
         "restore-best", "plateau", "plateau-factor", "plateau-delta", "plateau-cooldown",
         "plateau-min", "keep", "time-limit", "batchnorm", "class-weights", "metrics", "augment",
+        "cache",
     };
     size_t count = 0;
     for (const ls_option *o = ls_option_table(); o->name; o++, count++) {
@@ -130,7 +131,9 @@ static const struct {
     { "shards", "64", NULL }, { "accumulate", "4", NULL }, { "allreduce", "tree", NULL },
     { "allreduce", "root", NULL }, { "order", "fast", NULL }, { "precision", "f32", NULL },
     { "seed", "18446744073709551615", NULL }, { "seed", "0", NULL }, { "threads", "2", NULL },
-    { "threads", "auto", NULL }, { "readers", "4", NULL }, { "bucket", "65536", "64KiB" },
+    { "threads", "auto", NULL }, { "readers", "4", NULL },
+    { "cache", "off", NULL }, { "cache", "2G", "2GiB" }, { "cache", "3000", NULL },
+    { "bucket", "65536", "64KiB" },
     { "bucket", "64K", "64KiB" }, { "bucket", "4M", "4MiB" }, { "bucket", "1GiB", NULL },
     { "bucket", "5000", NULL }, { "reduction", "weighted-mean", NULL },
     { "reduction", "sum", NULL },

@@ -52,6 +52,30 @@ static void test_steps_and_run_count_the_same_bytes_and_seconds(void **state)
     check_training("host:3", 2);
 }
 
+/* The same weights, from far fewer bytes: two epochs of digits, the second from the cache. */
+static void test_a_cache_changes_what_is_read_and_no_bit(void **state)
+{
+    (void)state;
+    static const char *const lists[] = { "none", "crop:1,contrast:0.2" };
+    for (size_t i = 0; i < 2; i++) {
+        char weights[65] = "";
+        for (int cached = 0; cached < 2; cached++) {
+            training *t = training_create();
+            training_set(t, "model", "digits-cnn");
+            training_set(t, "data", "digits");
+            training_set(t, "augment", lists[i]);
+            training_set(t, "cache", cached ? "1M" : "off");
+            training_set(t, "devices", "host:2");
+            training_set(t, "epochs", "2");
+            assert_int_equal(training_run(t), LS_OK);
+            assert_int_equal(t->result.input.bytes, (cached ? 1438 : 2 * 1438) * 256);
+            if (cached) assert_string_equal(t->result.weights_sha256, weights);
+            memcpy(weights, t->result.weights_sha256, sizeof weights);
+            training_destroy(t);
+        }
+    }
+}
+
 /* -- what is printed ------------------------------------------------------------------------- */
 
 /* All that was written to `file`, which is closed. */
@@ -122,6 +146,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_steps_and_run_count_the_same_bytes_and_seconds),
+        cmocka_unit_test(test_a_cache_changes_what_is_read_and_no_bit),
         cmocka_unit_test(test_the_page_tells_queue_readers_and_bytes_a_second),
         cmocka_unit_test(test_a_run_that_waited_is_told_by_how_much_and_what_helps),
         cmocka_unit_test(test_an_epoch_names_its_share_without_input_from_a_twentieth_on),

@@ -407,6 +407,43 @@ static void test_the_bytes_of_all_samples_are_counted_and_the_readers_time(void 
     }
 }
 
+/* Three epochs with room for all, for some and for no samples; with and without augmentation. What
+ * was cached is not read again. */
+static void test_cached_samples_are_the_same_and_are_read_once(void **state)
+{
+    (void)state;
+    const size_t sample = 64 * sizeof(float), rooms[] = { 1438, 500, 0 };
+    for (int augmented = 0; augmented < 2; augmented++) {
+        for (size_t i = 0; i < 3; i++) {
+            feed f;
+            ls_pipeline_config config = config_of(digits, 100, 3);
+            if (augmented) config.augment = (ls_augment){ .crop = 1, .flip = true, .cutout = 2 };
+            config.cache_bytes = rooms[i] * sample + 10;
+            config.reader_count = 3;
+            config.step_count = 3 * 15;
+            feed_create(&f, config);
+            take_all(&f);
+            assert_int_equal(ls_pipeline_counts(f.pipeline).bytes,
+                             (1438 + 2 * (1438 - rooms[i])) * sample);
+            feed_destroy(&f);
+        }
+    }
+}
+
+static void test_bytes_are_cached_as_bytes(void **state)
+{
+    (void)state;
+    feed f;
+    ls_pipeline_config config = config_of(pictures, 16, 2);
+    config.cache_bytes = 20 * 15;
+    config.step_count = 8; /* two epochs */
+    config.augment = (ls_augment){ .vflip = true, .brightness = 0.3 };
+    feed_create(&f, config);
+    take_all(&f);
+    assert_int_equal(ls_pipeline_counts(f.pipeline).bytes, (53 + 33) * 15);
+    feed_destroy(&f);
+}
+
 /* -- ranks at their own pace ------------------------------------------------------------------ */
 
 static ls_status take_on_rank(int rank, void *arg)
@@ -529,6 +566,8 @@ int main(void)
         cmocka_unit_test(test_a_resumed_run_sees_what_the_undisturbed_one_saw),
         cmocka_unit_test(test_a_batch_tells_how_many_were_ready_when_it_was_asked_for),
         cmocka_unit_test(test_the_bytes_of_all_samples_are_counted_and_the_readers_time),
+        cmocka_unit_test(test_cached_samples_are_the_same_and_are_read_once),
+        cmocka_unit_test(test_bytes_are_cached_as_bytes),
         cmocka_unit_test(test_ranks_on_threads_of_their_own_read_what_readers_wrote),
         cmocka_unit_test(test_held_batches_are_not_overwritten_and_the_wait_for_more_ends),
         cmocka_unit_test(test_an_abort_ends_the_wait),
