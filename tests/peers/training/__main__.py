@@ -125,7 +125,7 @@ def lockstep_memory(options, data):
 
 def compare_memory(options, data):
     found = {"lockstep": lockstep_memory(options, data)}
-    for name in ("Keras fit, plain", "Keras fit", "MirroredStrategy", "PyTorch"):
+    for name in ("Keras fit as written", "Keras fit", "MirroredStrategy", "PyTorch"):
         script, _, settings = SETTINGS[name]
         peer = Peer(options, script, settings[0], CNN, data, IMAGES[CNN[0]])
         peer.speed()

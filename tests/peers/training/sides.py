@@ -16,7 +16,7 @@ SETTLE = {"cifar10-cnn": 20, "mnist-mlp": 100, "resnet20": 1}        # lockstep'
 
 # By the name of a contestant: its script, and its settings on one core and on two.
 SETTINGS = {
-    "Keras fit, plain": ("tensorflow", ["arrays"], ["arrays"]),
+    "Keras fit as written": ("tensorflow", ["arrays"], ["arrays"]),
     "Keras fit": ("tensorflow", ["dataset+loop", "dataset+loop+jit"],
                   ["dataset+loop", "dataset+loop+jit", "dataset+loop+single",
                    "dataset+loop+jit+single"]),
