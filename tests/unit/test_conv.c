@@ -41,6 +41,10 @@ static void test_every_machine_gives_the_bits_of_the_reference(void **state)
         shape_of(2, 20, 1, 6, 9, 3, 1, 1, 1),
         shape_of(1, 16, 16, 6, 9, 3, 2, 1, 1),
         shape_of(1, 24, 24, 16, 200, 3, 1, 1, 1), /* dw: several stretches of a slice */
+        shape_of(9, 12, 11, 3, 48, 3, 1, 1, 1),   /* dw transposed, from a band with padding */
+        shape_of(3, 23, 30, 3, 32, 7, 2, 3, 3),
+        shape_of(5, 20, 33, 4, 64, 3, 4, 0, 0),   /* rows of x that no window sees */
+        shape_of(8, 40, 34, 3, 16, 3, 1, 0, 0),   /* slices that go on in the next sample */
         shape_of(1, 1, 1, 1, 1, 1, 1, 0, 0),
     };
     naive_random n = {.state = 1};
@@ -105,6 +109,7 @@ static void test_weight_gradients_follow_the_fold(void **state)
         {shape_of(9, 36, 40, 1, 4, 3, 1, 1, 1), {3, 1, 0, 1}},      /* slices of 25 rows */
         {shape_of(2, 3, 1030, 1, 3, 3, 1, 1, 1), {1, 1, 0, 1}},     /* a slice is one long row */
         {shape_of(16, 5, 5, 2, 3, 3, 1, 0, 0), {16, 5, 2, 4}},
+        {shape_of(13, 6, 7, 3, 16, 3, 1, 1, 1), {12, 1, 0, 5}},     /* transposed pieces */
     };
     naive_random n = {.state = 4};
     (void)state;

@@ -44,6 +44,7 @@
 #include "kernels/host/pack.h"
 #include "kernels/host/patch.h"
 #include "kernels/host/product.h"
+#include "kernels/host/windows.h"
 #include "kernels/host/weight_gradient.h"
 #include "numerics.h"
 
@@ -66,7 +67,8 @@ enum { SCRATCH_FLOATS = LS_SCRATCH_BYTES / sizeof(float) };
 typedef enum {
     ROWS,    /* they are the rows of x: a run has any number of places */
     TAPS,    /* of x, a run per output row */
-    PATCHES  /* copied */
+    PATCHES, /* copied */
+    WINDOWS  /* dy: the block is transposed */
 } source;
 
 static size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
@@ -85,6 +87,10 @@ typedef struct {
     const void *context;    /* of make */
     ls_pool *pool;
     size_t columns;         /* of dw */
+    size_t row_count;       /* of what blocks are cut from: filters, or filter rows (WINDOWS) */
+    size_t row_unit;        /* rows of a plane for each of them */
+    size_t panel_columns;   /* LS_TILE_COLUMNS, or a word where panels are few (WINDOWS) */
+    size_t scratch_floats;  /* in front of the planes: a panel, or a band */
     source source;
     size_t span;            /* columns that a panel does not cross: a tap's, or all */
     size_t span_panels;
@@ -124,6 +130,7 @@ static plane scratch_plane(const block *b, int index)
 static plane slot_plane(const job *j, const block *b, int slot)
 {
     const ls_conv_weight_gradient_args *a = j->args;
+    if (j->source == WINDOWS) return scratch_plane(b, 1 + j->stack_planes + slot);
     if (slot >= a->fold->piece_count) {
         return scratch_plane(b, 1 + j->stack_planes + slot - a->fold->piece_count);
     }
@@ -283,13 +290,24 @@ static void run_panel(const job *j, const block *b, const slice *s, stretch t, s
     }
 }
 
+/* Filters [*first, *first + count) of a block. */
+static size_t block_filters(const job *j, const block *b, size_t *first)
+{
+    *first = b->first_row;
+    if (j->source != WINDOWS) return b->rows;
+    *first = b->first_panel * j->panel_columns;
+    return min_size(b->panels * j->panel_columns, j->args->shape.filters - *first);
+}
+
 /* The whole slice as one stretch; its dy is made, or where it lies. */
 static stretch take_gradient(const job *j, const block *b, const slice *s)
 {
     const ls_conv_shape *shape = &j->args->shape;
     stretch all = {.place = s->first_place, .depth = s->last_place - s->first_place};
+    size_t first;
+    const size_t filters = block_filters(j, b, &first);
     if (j->make == NULL) {
-        all.dy = j->args->dy + s->first_place * shape->filters + b->first_row;
+        all.dy = j->args->dy + s->first_place * shape->filters + first;
         all.dy_step = shape->filters;
         return all;
     }
@@ -298,18 +316,52 @@ static stretch take_gradient(const job *j, const block *b, const slice *s)
         .index = s->index,
         .row = s->first_place / shape->out_width,
         .rows = all.depth / shape->out_width,
-        .filter = b->first_row,
-        .filters = b->rows,
-        .is_first = b->first_panel == 0,
+        .filter = first,
+        .filters = filters,
+        .is_first = (j->source == WINDOWS ? b->first_row : b->first_panel) == 0,
     };
     j->make(j->context, &part, b->made);
     all.dy = b->made;
-    all.dy_step = b->rows;
+    all.dy_step = filters;
     return all;
+}
+
+/* A transposed block, whose panels are filters. */
+static void run_windows(const job *j, const block *b, const slice *s)
+{
+    const ls_conv_weight_gradient_args *a = j->args;
+    const size_t width = a->shape.out_width;
+    ls_tile_source add[LS_TREE_DEPTH + LS_FOLD_MERGE_MAX];
+    for (int m = 0; m < s->add_count; m++) {
+        add[m] = (ls_tile_source){s->add[m].p, s->add[m].step};
+    }
+    const stretch all = take_gradient(j, b, s);
+    size_t first_filter;
+    const ls_windows windows = {
+        .shape = &a->shape,
+        .x = a->x,
+        .first = all.place / width,
+        .count = all.depth / width,
+        .first_filter_row = b->first_row,
+        .filter_rows = b->rows,
+        .dy = all.dy,
+        .dy_step = all.dy_step,
+        .filters = block_filters(j, b, &first_filter),
+        .band = b->panel,
+        .add_count = s->add_count,
+        .add = add,
+        .to = s->to.p,
+        .to_step = s->to.step,
+    };
+    LS_HOST(windows_run)(&windows);
 }
 
 static void run_slice(const job *j, const block *b, const slice *s)
 {
+    if (j->source == WINDOWS) {
+        run_windows(j, b, s);
+        return;
+    }
     const stretch all = take_gradient(j, b, s);
     const size_t unit = j->source == TAPS ? j->args->shape.out_width : 1;
     const size_t count = part_count(all.depth, j->stretch_places);
@@ -330,6 +382,11 @@ static void run_slice(const job *j, const block *b, const slice *s)
 
 /* -- the tree and the fold -------------------------------------------------------------------- */
 
+static float *leaf_sum(const job *j, int leaf)
+{
+    return j->leaf_sums + (size_t)leaf * j->args->shape.filters * j->columns;
+}
+
 /* Add what the fold adds to leaf `leaf`, and say where the sum goes. False: the sum is +0, or what
  * is there already. */
 static bool end_leaf(const job *j, block *b, int leaf, slice *s)
@@ -337,8 +394,9 @@ static bool end_leaf(const job *j, block *b, int leaf, slice *s)
     const ls_fold *fold = j->args->fold;
     const int to = fold->store[leaf];
     if (j->leaf_sums != NULL) {
-        float *sum = j->leaf_sums + (size_t)leaf * j->args->shape.filters * j->columns;
-        s->to = (plane){sum + b->first_row * j->columns, j->columns, true};
+        s->to = j->source == WINDOWS
+            ? slot_plane(j, b, 0)
+            : (plane){leaf_sum(j, leaf) + b->first_row * j->columns, j->columns, true};
         return true;
     }
     const bool is_empty = s->first_place == s->last_place;
@@ -382,6 +440,30 @@ static void run_leaf(const job *j, block *b, int leaf)
 
 /* -- blocks and tasks ------------------------------------------------------------------------- */
 
+/* Move a transposed block's part between a plane and a matrix like dw. */
+static void transpose(const job *j, const block *b, plane p, float *matrix, bool to_matrix)
+{
+    size_t first_filter;
+    const size_t filters = block_filters(j, b, &first_filter);
+    float *part = matrix + first_filter * j->columns + b->first_row * j->row_unit;
+    for (size_t f = 0; f < filters; f++) {
+        for (size_t e = 0; e < b->rows * j->row_unit; e++) {
+            float *in_plane = p.p + e * p.step + f, *in_matrix = part + f * j->columns + e;
+            if (to_matrix) *in_matrix = *in_plane;
+            else *in_plane = *in_matrix;
+        }
+    }
+}
+
+/* The pieces of a transposed block. */
+static void move_pieces(const job *j, const block *b, bool to_dw)
+{
+    const ls_conv_weight_gradient_args *a = j->args;
+    for (int piece = 0; piece < a->fold->piece_count; piece++) {
+        transpose(j, b, slot_plane(j, b, piece), a->dw + (size_t)piece * a->piece_stride, to_dw);
+    }
+}
+
 /* Places of dy that a block has room for. */
 static size_t made_places(const job *j)
 {
@@ -391,7 +473,8 @@ static size_t made_places(const job *j)
 static block block_at(const job *j, size_t first_row, size_t rows, size_t first_panel,
                       size_t panels, float *scratch)
 {
-    const size_t width = panels * LS_TILE_COLUMNS;
+    const size_t width = panels * j->panel_columns;
+    float *made = scratch + j->scratch_floats;
     return (block){
         .first_row = first_row,
         .rows = rows,
@@ -399,25 +482,27 @@ static block block_at(const job *j, size_t first_row, size_t rows, size_t first_
         .first_panel = first_panel,
         .panels = panels,
         .panel = scratch,
-        .made = scratch + j->stretch_places * LS_TILE_COLUMNS,
-        .planes = scratch + j->stretch_places * LS_TILE_COLUMNS + made_places(j) * rows,
+        .made = made,
+        .planes = made + made_places(j) * (j->source == WINDOWS ? width : rows),
         .plane_step = width,
-        .plane_floats = rows * width,
+        .plane_floats = rows * j->row_unit * width,
     };
 }
 
 static void run_block(const job *j, block b)
 {
+    if (j->source == WINDOWS) move_pieces(j, &b, false);
     for (int leaf = 0; leaf < j->args->fold->leaf_count; leaf++) run_leaf(j, &b, leaf);
+    if (j->source == WINDOWS) move_pieces(j, &b, true);
 }
 
 /* Task: all of dw for one leaf. */
 static void run_leaf_task(void *arg, size_t leaf, int thread)
 {
     const job *j = arg;
-    block b = block_at(j, 0, j->args->shape.filters, 0, j->column_tiles,
-                       ls_pool_scratch(j->pool, thread));
+    block b = block_at(j, 0, j->row_count, 0, j->column_tiles, ls_pool_scratch(j->pool, thread));
     run_leaf(j, &b, (int)leaf);
+    if (j->source == WINDOWS) transpose(j, &b, slot_plane(j, &b, 0), leaf_sum(j, (int)leaf), true);
 }
 
 static void run_task(void *arg, size_t task, int thread)
@@ -425,8 +510,8 @@ static void run_task(void *arg, size_t task, int thread)
     const job *j = arg;
     float *scratch = ls_pool_scratch(j->pool, thread);
     const size_t r = task / j->split.column_parts, c = task % j->split.column_parts;
-    const size_t first_row = r * j->args->shape.filters / j->split.row_parts;
-    const size_t last_row = (r + 1) * j->args->shape.filters / j->split.row_parts;
+    const size_t first_row = r * j->row_count / j->split.row_parts;
+    const size_t last_row = (r + 1) * j->row_count / j->split.row_parts;
     const size_t first_panel = c * j->column_tiles / j->split.column_parts;
     const size_t last_panel = (c + 1) * j->column_tiles / j->split.column_parts;
     for (size_t k = first_panel; k < last_panel; k += j->block_panels) {
@@ -463,23 +548,51 @@ static int stack_planes(const job *j)
     return bits;
 }
 
+/* Planes of a block. */
+static size_t plane_count(const job *j)
+{
+    const ls_fold *fold = j->args->fold;
+    const int slots = fold->slot_count - (j->source == WINDOWS ? 0 : fold->piece_count);
+    return (size_t)(1 + j->stack_planes + slots);
+}
+
 /* The largest block that fits into scratch memory with all its planes. */
 static void choose_block(job *j, bool is_small)
 {
-    const ls_fold *fold = j->args->fold;
-    const size_t planes = (size_t)(1 + j->stack_planes + fold->slot_count - fold->piece_count);
     j->block_rows = is_small ? DIRECT_ROWS : BLOCK_ROWS;
     j->block_panels = is_small ? DIRECT_PANELS : BLOCK_PANELS;
-    while (LS_TILE_COLUMNS * (j->stretch_places + j->block_panels * planes * j->block_rows)
+    while (j->scratch_floats + LS_TILE_COLUMNS * j->block_panels * plane_count(j) * j->block_rows
            + made_places(j) * j->block_rows > SCRATCH_FLOATS) {
         if (j->block_panels > 1) j->block_panels /= 2;
         else j->block_rows /= 2;
     }
 }
 
-/* Where B comes from, and how many places at a time. */
+/* A transposed block, if the shape allows it and one panel of all planes has room. */
+static bool choose_windows(job *j)
+{
+    const ls_conv_shape *s = &j->args->shape;
+    j->source = WINDOWS;
+    j->scratch_floats = LS_HOST(windows_floats)(s, j->slice_rows);
+    if (j->scratch_floats == 0) return false;
+    /* Threads share the filters, not the filter rows: then no slice of dy is made twice. */
+    const size_t threads = (size_t)ls_pool_thread_count(j->pool);
+    j->panel_columns = s->filters < threads * LS_TILE_COLUMNS ? LS_LANES : LS_TILE_COLUMNS;
+    const size_t panel_floats =
+        j->panel_columns * (j->columns * plane_count(j) + made_places(j));
+    j->block_panels = (SCRATCH_FLOATS - j->scratch_floats) / panel_floats;
+    if (j->block_panels == 0) return false;
+    j->block_panels = min_size(j->block_panels, BLOCK_PANELS);
+    j->block_rows = j->row_count = s->kernel_height;
+    j->row_unit = s->kernel_width * s->channels;
+    j->column_tiles = ceil_div(s->filters, j->panel_columns);
+    return true;
+}
+
+/* Where B comes from, how many places at a time, and the block. */
 static void choose_source(job *j)
 {
+    if (choose_windows(j)) return;
     const ls_conv_shape *s = &j->args->shape;
     const size_t rows = min_size(s->filters, BLOCK_ROWS);
     const size_t places = min_size(STRETCH_FLOATS / rows, STRETCH_MAX);
@@ -495,6 +608,12 @@ static void choose_source(job *j)
     j->span = j->source == PATCHES ? j->columns : s->channels;
     j->span_panels = ceil_div(j->span, LS_TILE_COLUMNS);
     j->column_tiles = j->columns / j->span * j->span_panels;
+    j->row_count = s->filters;
+    j->row_unit = 1;
+    j->panel_columns = LS_TILE_COLUMNS;
+    j->scratch_floats = j->stretch_places * LS_TILE_COLUMNS;
+    choose_block(j, j->source == ROWS
+                        && s->samples * s->out_height * s->out_width <= DIRECT_PLACES);
 }
 
 /* Are there leaves for all threads, but not blocks, and does folding cost little beside them? */
@@ -502,7 +621,7 @@ static bool shares_leaves(const job *j, size_t places)
 {
     const size_t leaves = (size_t)j->args->fold->leaf_count;
     const size_t threads = (size_t)ls_pool_thread_count(j->pool);
-    return threads > 1 && leaves >= threads && j->args->shape.filters <= j->block_rows
+    return threads > 1 && leaves >= threads && j->row_count <= j->block_rows
            && j->column_tiles <= j->block_panels && places >= leaves * FOLDED_PLACES;
 }
 
@@ -521,16 +640,18 @@ ls_status LS_HOST(weight_gradient_of_slices)(ls_stream *stream,
         .slice_rows = ls_slice_rows(s->out_width),
     };
     if (a->fold->leaf_count == 0 || s->filters == 0 || j.columns == 0) return LS_OK;
-    choose_source(&j);
     j.stack_planes = stack_planes(&j);
-    choose_block(&j, j.source == ROWS && places <= DIRECT_PLACES);
+    choose_source(&j);
     if (room != NULL && shares_leaves(&j, places)) {
         j.leaf_sums = room;
         ls_pool_run(j.pool, (size_t)a->fold->leaf_count, run_leaf_task, &j);
         ls_fold_rows(a->fold, room, s->filters * j.columns, a->dw, a->piece_stride);
         return LS_OK;
     }
-    const size_t row_tiles = ceil_div(s->filters, LS_TILE_ROWS);
+    size_t row_tiles = ceil_div(j.row_count, LS_TILE_ROWS);
+    if (j.source == WINDOWS && j.column_tiles < (size_t)ls_pool_thread_count(j.pool)) {
+        row_tiles = j.row_count;
+    }
     const ls_split_problem problem = {
         .row_tiles = row_tiles,
         .column_tiles = j.column_tiles,
