@@ -65,6 +65,7 @@ struct ls_pool {
     bool spin;                   /* written before spawn */
     helper *helpers;             /* owned; [thread_count - 1] */
     unsigned char *scratch;      /* owned; [thread_count][LS_SCRATCH_BYTES] */
+    ls_pool *alone;              /* owned; [thread_count] of one thread each, which own nothing */
     ls_task_fn *fn;              /* of the open job; ordered by `unclaimed` */
     void *arg;                   /* likewise */
     long long task_count;        /* likewise */
@@ -217,8 +218,9 @@ ls_status ls_pool_create(int thread_count, bool spin, ls_pool **out)
     (void)pthread_cond_init(&pool->finished, NULL);
     pool->helpers = calloc(threads, sizeof *pool->helpers);
     pool->scratch = aligned_alloc(SCRATCH_ALIGN, threads * LS_SCRATCH_BYTES);
+    pool->alone = calloc(threads, sizeof *pool->alone);
     ls_status status = LS_OK;
-    if (pool->helpers == NULL || pool->scratch == NULL) {
+    if (pool->helpers == NULL || pool->scratch == NULL || pool->alone == NULL) {
         status = ls_fail(LS_ERR_MEMORY, "pool of %d threads: %zu bytes of scratch asked",
                          thread_count, threads * LS_SCRATCH_BYTES);
     } else {
@@ -246,6 +248,7 @@ void ls_pool_destroy(ls_pool *pool)
     (void)pthread_cond_destroy(&pool->finished);
     (void)pthread_cond_destroy(&pool->work);
     (void)pthread_mutex_destroy(&pool->lock);
+    free(pool->alone);
     free(pool->scratch);
     free(pool->helpers);
     free(pool);
@@ -257,4 +260,13 @@ void *ls_pool_scratch(ls_pool *pool, int thread)
 {
     assert(0 <= thread && thread < pool->thread_count);
     return pool->scratch + (size_t)thread * LS_SCRATCH_BYTES;
+}
+
+ls_pool *ls_pool_of_thread(ls_pool *pool, int thread)
+{
+    ls_pool *alone = &pool->alone[thread];
+    assert(0 <= thread && thread < pool->thread_count);
+    alone->thread_count = 1;
+    alone->scratch = ls_pool_scratch(pool, thread);
+    return alone;
 }

@@ -114,6 +114,10 @@ void ls_pool_run(ls_pool *pool, size_t task_count, ls_task_fn *fn, void *arg);
 #define LS_SCRATCH_BYTES ((size_t)4 << 20)
 void *ls_pool_scratch(ls_pool *pool, int thread);
 
+/* A pool of one thread for what a task calls, with the scratch memory of the task's `thread`:
+ * whatever runs there runs in the task. Lives as long as `pool`, and is not destroyed. */
+ls_pool *ls_pool_of_thread(ls_pool *pool, int thread);
+
 /* -- cores ------------------------------------------------------------------------------------- */
 
 enum { LS_CORE_MAX = 1024 };

@@ -537,6 +537,53 @@ static void *read_cores(void *cores)
     return NULL;
 }
 
+/* What the tasks of a loop inside a task saw. */
+typedef struct {
+    ls_pool *pool;
+    bool stayed[8]; /* outer task's */
+    int inner[8];
+} nested_loop;
+
+typedef struct {
+    pthread_t caller;
+    bool stayed;
+    int count;
+} inner_loop;
+
+static void inner_task(void *loop_, size_t task, int thread)
+{
+    inner_loop *loop = loop_;
+    loop->stayed = loop->stayed && pthread_equal(loop->caller, pthread_self()) && thread == 0;
+    loop->count += (int)task + 1;
+}
+
+static void outer_task(void *loop_, size_t task, int thread)
+{
+    nested_loop *loop = loop_;
+    ls_pool *alone = ls_pool_of_thread(loop->pool, thread);
+    inner_loop inner = { .caller = pthread_self(), .stayed = true };
+    ls_pool_run(alone, 4, inner_task, &inner);
+    loop->stayed[task] = inner.stayed && ls_pool_thread_count(alone) == 1;
+    loop->inner[task] = inner.count;
+}
+
+static void test_a_loop_inside_a_task_stays_on_its_thread(void **state)
+{
+    (void)state;
+    nested_loop loop = { 0 };
+    assert_int_equal(ls_pool_create(3, false, &loop.pool), LS_OK);
+    ls_pool_run(loop.pool, 8, outer_task, &loop);
+    for (int i = 0; i < 8; i++) {
+        assert_true(loop.stayed[i]);
+        assert_int_equal(loop.inner[i], 1 + 2 + 3 + 4);
+    }
+    for (int t = 0; t < 3; t++) {
+        assert_ptr_equal(ls_pool_scratch(ls_pool_of_thread(loop.pool, t), 0),
+                         ls_pool_scratch(loop.pool, t));
+    }
+    ls_pool_destroy(loop.pool);
+}
+
 static void test_threads_made_on_a_core_stay_on_it(void **state)
 {
     (void)state;
@@ -597,6 +644,7 @@ int main(void)
         cmocka_unit_test(test_a_helper_that_comes_late_does_nothing_twice),
         cmocka_unit_test(test_a_pool_of_t_threads_runs_t_tasks_at_once),
         cmocka_unit_test(test_scratch_is_aligned_and_each_threads_own),
+        cmocka_unit_test(test_a_loop_inside_a_task_stays_on_its_thread),
         cmocka_unit_test(test_threads_made_on_a_core_stay_on_it),
         cmocka_unit_test(test_cores_are_told_in_runs),
         cmocka_unit_test(test_the_process_may_run_on_at_least_one_core),
