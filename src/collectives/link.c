@@ -68,6 +68,12 @@ bool ls_link_is_direct(const ls_link *link)
     return link->kind != LS_PAIR_STAGED;
 }
 
+bool ls_link_is_shared(const ls_link *link)
+{
+    return ls_link_is_direct(link) && link->from_device->kind == LS_DEVICE_HOST
+           && link->to_device->kind == LS_DEVICE_HOST;
+}
+
 static ls_status open_rows(ls_link *link)
 {
     link->full = calloc(link->watched, sizeof *link->full);

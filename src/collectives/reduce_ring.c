@@ -10,6 +10,10 @@
  *     stop i   slot + own pieces -> staged -> slot        result as received ------> result
  *     stop N-1 slot + own pieces -> result
  *
+ * Where memory is shared (ls_link_is_shared) the own pieces of stop 0 do not travel: the transfer
+ * carries their digests alone, and stop 1 reads the pieces where they are. They are not overwritten
+ * meanwhile: what is written in their place is the finished chunk, which comes after that reading.
+ *
  * In the second half LOCAL and PEER links write straight into the neighbour's result. That memory
  * is free for it: the finished chunk c depends on what every rank brought to chunk c, so each
  * rank's `ready` has passed and its own pieces of chunk c, which may lie in the same place, have
@@ -32,6 +36,7 @@ typedef struct {
     const ls_pieces *pieces;
     ls_link *to_next;      /* the ring's link from this rank */
     ls_link *from_previous;
+    const ls_call *previous; /* the previous rank's */
     float *next_result;    /* the next rank's result, if to_next is direct */
     int slice_count;
 } ring_call;
@@ -59,13 +64,17 @@ static unsigned char *stage_at(const ring_call *call, int slice)
 typedef struct {
     const ls_tree_stop *stop;
     ls_span span;
-    const float *arrived;   /* in a slot's layout; NULL at stop 0 */
+    const float *arrived;   /* in a slot's layout; NULL at stop 0, or if `lent` */
+    const ls_call *lent;    /* the previous rank's, whose pieces are read where they are; or NULL */
     uint64_t *seen;         /* ledger: a digest per entry of the stop; NULL at stop 0 */
     unsigned char *stage;   /* in a slot's layout; NULL: the sum goes to the result */
 } merge_place;
 
 static const float *source_at(const ring_call *call, const merge_place *at, int source)
 {
+    if (source < at->stop->in_count && at->lent != NULL) {
+        return at->lent->piece[source] + at->span.begin;
+    }
     if (source < at->stop->in_count) {
         return at->arrived + (size_t)source * ls_payload_stride(at->span.count);
     }
@@ -121,6 +130,13 @@ static ls_status stage_own_sum(const ring_call *call, ls_span span, int slice)
     return ls_event_record(&me->made[slice], &me->channel.in);
 }
 
+/* Do the pieces that `rank`'s stop 0 sends over `link` stay where they are? */
+static bool is_lent(const ring_call *call, int rank, const ls_link *link)
+{
+    const ls_tree_stop *first = &call->comm->rank[rank].stop[0];
+    return ls_link_is_shared(link) && first->out_count == first->own_count;
+}
+
 static ls_status send_pieces(const ring_call *call, int step, int chunk, int slice)
 {
     const ls_span span = slice_at(call, chunk, slice);
@@ -130,7 +146,8 @@ static ls_status send_pieces(const ring_call *call, int step, int chunk, int sli
     if (span.count > 0 && step == 0 && !as_they_are) LS_TRY(stage_own_sum(call, span, slice));
     LS_TRY(ls_link_send_begin(call->to_next, &call->me->channel, &transfer));
     if (span.count > 0) {
-        LS_TRY(as_they_are ? ls_comm_push_own(call->me, call->to_next, call->pieces, span, false)
+        const bool lent = as_they_are && is_lent(call, call->me->channel.rank, call->to_next);
+        LS_TRY(as_they_are ? ls_comm_push_own(call->me, call->to_next, call->pieces, span, lent)
                            : push_stage(call, stop, span, slice));
     }
     return ls_link_send_end(call->to_next, &call->me->channel);
@@ -159,6 +176,8 @@ static ls_status merge_arrived(const ring_call *call, const ls_transfer *transfe
     ls_comm_rank *me = call->me;
     const ls_tree_stop *stop = &me->stop[transfer->step + 1];
     const bool last = transfer->step + 2 == call->comm->world_size;
+    const bool lent = transfer->step == 0
+                      && is_lent(call, call->from_previous->from, call->from_previous);
     const size_t in_count = (size_t)stop->in_count;
     const size_t sent = ls_ledger_reserve(&me->ledger, in_count);
     const size_t seen = ls_ledger_reserve(&me->ledger, (size_t)stop->first[stop->out_count]);
@@ -167,11 +186,12 @@ static ls_status merge_arrived(const ring_call *call, const ls_transfer *transfe
                         ls_payload_bytes(span.count, stop->in_count), &data));
     LS_TRY(ls_copy_within(&me->channel.in, ls_ledger_digest_at(&me->ledger, sent),
                           (const unsigned char *)data +
-                              ls_payload_digest_offset(span.count, stop->in_count),
+                              (lent ? 0 : ls_payload_digest_offset(span.count, stop->in_count)),
                           in_count * sizeof(uint64_t)));
     /* The staged slice is still being read by this step's send. */
     LS_TRY(ls_stream_wait(&me->channel.in, ls_link_last_full(call->to_next)));
-    const merge_place at = { .stop = stop, .span = span, .arrived = data,
+    const merge_place at = { .stop = stop, .span = span, .arrived = lent ? NULL : data,
+                             .lent = lent ? call->previous : NULL,
                              .seen = ls_ledger_digest_at(&me->ledger, seen),
                              .stage = last ? NULL : stage_at(call, slice) };
     LS_TRY(merge_pieces(call, &at));
@@ -251,6 +271,7 @@ ls_status ls_reduce_ring(ls_comm *comm, int rank, const ls_pieces *pieces)
         .pieces = pieces,
         .to_next = ls_comm_link(comm, rank, next),
         .from_previous = ls_comm_link(comm, previous, rank),
+        .previous = ls_rendezvous_call_of(&comm->rendezvous, &me->channel, previous),
         .next_result = ls_rendezvous_call_of(&comm->rendezvous, &me->channel, next)->result,
         .slice_count = ls_ring_slice_count(pieces->count, world_size, comm->config.slice_floats),
     };
