@@ -78,8 +78,8 @@ void ls_link_close(ls_link *link); /* accepts all-zero */
 /* May the sender write into the receiver's memory itself? Pure. */
 bool ls_link_is_direct(const ls_link *link);
 
-/* Is the sender's memory to the receiver as near as its own, as that of host devices is? Then what is
- * only to be read need not be copied. Pure. */
+/* Is the sender's memory to the receiver as near as its own, as that of host devices is? Then what
+ * is only to be read need not be copied. Pure. */
 bool ls_link_is_shared(const ls_link *link);
 
 /* -- sender ------------------------------------------------------------------------------------
