@@ -10,9 +10,8 @@ OBJECTS holds, for each .cu file, what ptxas said for each GPU (NAME.90.log) and
 multiple of 8: what a kernel may use before fewer of its blocks fit a multiprocessor. A kernel that
 needs more shows up here, with another compiler as well; docs/kernels-gpu.md says what the numbers
 are for. Of the instructions, those that numerics.md bans: approximations, flushing, minimum and
-maximum
-of floating-point numbers, arithmetic that does not say how it rounds, atomic additions of floats;
-and loads through the read-only cache, which need not see what another GPU wrote.
+maximum of floating-point numbers, arithmetic that does not say how it rounds, atomic additions of
+floats; and loads through the read-only cache, which need not see what another GPU wrote.
 
 Each rule comes with an example that it must reject, tried first. The last line is
 "N passed, N failed", counted in rules.
