@@ -339,6 +339,11 @@ void ls_pipeline_release(ls_pipeline *p, int rank)
     pthread_mutex_unlock(&p->lock);
 }
 
+uint64_t ls_pipeline_waited_ns(const ls_pipeline *p, int rank)
+{
+    return atomic_load_explicit(&p->queue[rank].waited_ns, memory_order_relaxed);
+}
+
 ls_input_counts ls_pipeline_counts(const ls_pipeline *p)
 {
     ls_input_counts counts = {
@@ -346,8 +351,7 @@ ls_input_counts ls_pipeline_counts(const ls_pipeline *p)
         .bytes = atomic_load_explicit(&p->bytes, memory_order_relaxed),
     };
     for (int r = 0; r < p->config.world_size; r++) {
-        const uint64_t waited =
-            atomic_load_explicit(&p->queue[r].waited_ns, memory_order_relaxed);
+        const uint64_t waited = ls_pipeline_waited_ns(p, r);
         if (waited > counts.waited_ns) counts.waited_ns = waited;
     }
     return counts;

@@ -76,4 +76,7 @@ void ls_pipeline_release(ls_pipeline *pipeline, int rank);
 /* Any thread, at any time; numbers of batches that are being filled come later. */
 ls_input_counts ls_pipeline_counts(const ls_pipeline *pipeline);
 
+/* Nanoseconds that `rank` has waited in ls_pipeline_next since the start. Any thread, any time. */
+uint64_t ls_pipeline_waited_ns(const ls_pipeline *pipeline, int rank);
+
 #endif

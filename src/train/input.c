@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* input.c -- how far the readers are ahead of the steps, and how often they were not.
  *
- * The pipeline counts from the run's start; what a step's line, an epoch and a run say of it are
- * differences. The time that steps lost is that of the rank that waited longest: the others wait
- * for it in the exchange. Readers work ahead, so the batches that they fill during a step are not
- * the step's own.
+ * The pipeline counts from the run's start; what a step's line and an epoch say of it are
+ * differences. The time that an epoch's steps lost is that of the rank that waited longest in it:
+ * the others wait for it in the exchange. It may be another rank in each epoch, so each rank's own
+ * difference is taken. Readers work ahead, so the batches that they fill during a step are not the
+ * step's own.
  */
 #include "train/run.h"
 
@@ -23,10 +24,15 @@ void ls_input_note_step(ls_rank *rank)
 
 double ls_input_end_epoch(ls_rank *rank, double seconds)
 {
-    ls_input_notes *notes = &rank->input;
-    const uint64_t waited = notes->counts.waited_ns - notes->epoch_waited_ns;
-    notes->epoch_waited_ns = notes->counts.waited_ns;
-    return seconds > 0 ? seconds_of(waited) / seconds : 0;
+    uint64_t longest = 0;
+    if (rank->rank != 0) return 0;
+    for (int r = 0; r < rank->run->world_size; r++) {
+        const uint64_t now = ls_pipeline_waited_ns(rank->run->pipeline, r);
+        const uint64_t waited = now - rank->input.epoch_waited_ns[r];
+        rank->input.epoch_waited_ns[r] = now;
+        if (waited > longest) longest = waited;
+    }
+    return seconds > 0 ? seconds_of(longest) / seconds : 0;
 }
 
 ls_input_summary ls_input_summarize(const ls_rank *rank)

@@ -45,7 +45,7 @@ typedef struct {
 /* What has been seen of the input (input.c). */
 typedef struct {
     ls_input_counts counts;       /* at the end of the last step */
-    uint64_t epoch_waited_ns;     /* counts.waited_ns at the end of the last epoch */
+    uint64_t epoch_waited_ns[LS_WORLD_MAX]; /* of each rank, at the end of the last epoch */
     uint64_t ready, steps;        /* batches that were ready, added up over so many steps */
 } ls_input_notes;
 

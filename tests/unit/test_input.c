@@ -8,6 +8,7 @@
 #include "cli/report.h"
 #include "support/test.h"
 #include "support/training.h"
+#include "train/run.h"
 
 /* -- a training ------------------------------------------------------------------------------ */
 
@@ -74,6 +75,64 @@ static void test_a_cache_changes_what_is_read_and_no_bit(void **state)
             training_destroy(t);
         }
     }
+}
+
+/* -- an epoch -------------------------------------------------------------------------------- */
+
+/* Wait until the readers have filled `batches` in all. */
+static void fill(ls_group *group, unsigned long batches)
+{
+    ls_status status = LS_OK;
+    ls_wait wait = ls_wait_begin(NULL);
+    while (status == LS_OK && atomic_load(ls_group_progress(group)) < batches)
+        status = ls_wait_poll(&wait);
+    assert_int_equal(status, LS_OK);
+}
+
+/* Rank `rank` takes the batches that fit its slots, keeps them and waits in vain for one more. */
+static void stall(ls_pipeline *pipeline, int rank)
+{
+    ls_batch batch;
+    for (int i = 0; i < LS_PIPELINE_DEPTH; i++)
+        assert_int_equal(ls_pipeline_next(pipeline, rank, &batch), LS_OK);
+    assert_int_equal(ls_pipeline_next(pipeline, rank, &batch), LS_ERR_TIMEOUT);
+}
+
+/* By the run's counts, rank 1 catches up with what rank 0 has waited, and no more. */
+static void test_an_epochs_share_is_that_of_the_rank_that_waited_in_it(void **state)
+{
+    (void)state;
+    enum { WORLD = 2 };
+    const double timeout = 0.1; /* seconds of waiting without progress */
+    void *staging[WORLD];
+    ls_run *run = calloc(1, sizeof *run);
+    ls_rank *rank = calloc(1, sizeof *rank);
+    assert_true(run && rank);
+    rank->run = run;
+    run->world_size = WORLD;
+    assert_int_equal(ls_dataset_open("digits", &run->dataset), LS_OK);
+    assert_int_equal(ls_group_create(WORLD, timeout, &run->group), LS_OK);
+    const ls_pipeline_config config = {
+        .dataset = run->dataset, .global_batch = 16, .world_size = WORLD, .shard_count = WORLD,
+        .accumulate = 1, .reader_count = 1, .depth = LS_PIPELINE_DEPTH, .step_count = 9,
+        .group = run->group };
+    for (int r = 0; r < WORLD; r++) {
+        staging[r] = aligned_alloc(64, ls_pipeline_staging_bytes(&config, r));
+        assert_non_null(staging[r]);
+    }
+    assert_int_equal(ls_pipeline_create(&config, staging, &run->pipeline), LS_OK);
+    fill(run->group, WORLD * LS_PIPELINE_DEPTH);
+    for (int r = 0; r < WORLD; r++) {
+        stall(run->pipeline, r);
+        assert_true(ls_input_end_epoch(rank, 1) >= 0.9 * timeout);
+    }
+    assert_true(ls_input_end_epoch(rank, 1) == 0); /* nobody has asked since */
+    ls_pipeline_destroy(run->pipeline);
+    for (int r = 0; r < WORLD; r++) free(staging[r]);
+    ls_group_destroy(run->group);
+    ls_dataset_close(run->dataset);
+    free(rank);
+    free(run);
 }
 
 /* -- what is printed ------------------------------------------------------------------------- */
@@ -147,6 +206,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_steps_and_run_count_the_same_bytes_and_seconds),
         cmocka_unit_test(test_a_cache_changes_what_is_read_and_no_bit),
+        cmocka_unit_test(test_an_epochs_share_is_that_of_the_rank_that_waited_in_it),
         cmocka_unit_test(test_the_page_tells_queue_readers_and_bytes_a_second),
         cmocka_unit_test(test_a_run_that_waited_is_told_by_how_much_and_what_helps),
         cmocka_unit_test(test_an_epoch_names_its_share_without_input_from_a_twentieth_on),
