@@ -281,7 +281,7 @@ ls_status LS_HOST(max_pool_gradient)(ls_stream *stream, const ls_max_pool_gradie
 {
     const ls_pool_shape *s = &args->shape;
     const size_t row_floats = s->width * s->channels;
-    if (ls_pool_windows_overlap(s)) {
+    if (ls_max_pool_windows_overlap(s)) {
         ls_range_run(stream, s->samples, GRAIN / (s->height * row_floats), gradient_samples, args);
     } else {
         ls_range_run(stream, s->samples * s->height, GRAIN / row_floats, gradient_rows, args);

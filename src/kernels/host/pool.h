@@ -5,7 +5,7 @@
 
 #include "kernels/host/host.h"
 
-static inline bool ls_pool_windows_overlap(const ls_pool_shape *s)
+static inline bool ls_max_pool_windows_overlap(const ls_pool_shape *s)
 {
     return s->stride_height < s->window_height || s->stride_width < s->window_width;
 }

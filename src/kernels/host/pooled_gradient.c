@@ -135,7 +135,7 @@ ls_status LS_HOST(pooled_weight_gradient)(ls_stream *stream,
     const ls_conv_shape *shape = &args->conv.shape;
     const ls_fold *fold = args->conv.fold;
     const size_t rows = ls_slice_rows(shape->out_width);
-    if (ls_pool_windows_overlap(&args->pool.shape) || shape->out_width > LS_SLICE_PLACES) {
+    if (ls_max_pool_windows_overlap(&args->pool.shape) || shape->out_width > LS_SLICE_PLACES) {
         return one_by_one(stream, args);
     }
     if (fold->leaf_count == 0) return LS_OK;
