@@ -165,7 +165,7 @@ static void pool_wait_finished(ls_pool *pool)
 
 void ls_pool_run(ls_pool *pool, size_t task_count, ls_task_fn *fn, void *arg)
 {
-    assert(pool_is_finished(pool)); /* no run inside a task, or from a second thread */
+    assert(pool_is_finished(pool)); /* no run of this pool inside its task, or by a second one */
     if (task_count <= 1 || pool->thread_count == 1) {
         for (size_t task = 0; task < task_count; task++) fn(arg, task, 0);
         return;
@@ -181,6 +181,15 @@ void ls_pool_run(ls_pool *pool, size_t task_count, ls_task_fn *fn, void *arg)
 }
 
 /* -- set-up ---------------------------------------------------------------------------------- */
+
+/* Written here once, before spawn: neighbours in `alone` are read by several threads. */
+static void set_alone(ls_pool *pool)
+{
+    for (int thread = 0; thread < pool->thread_count; thread++) {
+        pool->alone[thread].thread_count = 1;
+        pool->alone[thread].scratch = ls_pool_scratch(pool, thread);
+    }
+}
 
 static int pool_start(ls_pool *pool)
 {
@@ -224,6 +233,7 @@ ls_status ls_pool_create(int thread_count, bool spin, ls_pool **out)
         status = ls_fail(LS_ERR_MEMORY, "pool of %d threads: %zu bytes of scratch asked",
                          thread_count, threads * LS_SCRATCH_BYTES);
     } else {
+        set_alone(pool);
         const int failed = pool_start(pool);
         if (failed != 0)
             status = ls_fail(LS_ERR_MEMORY, "pool: thread %d of %d not started: %s",
@@ -264,9 +274,6 @@ void *ls_pool_scratch(ls_pool *pool, int thread)
 
 ls_pool *ls_pool_of_thread(ls_pool *pool, int thread)
 {
-    ls_pool *alone = &pool->alone[thread];
     assert(0 <= thread && thread < pool->thread_count);
-    alone->thread_count = 1;
-    alone->scratch = ls_pool_scratch(pool, thread);
-    return alone;
+    return &pool->alone[thread];
 }

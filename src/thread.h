@@ -11,7 +11,8 @@
  * their inputs; the number of threads never changes a bit (docs/numerics.md).
  *
  * Thread rule: an ls_group is shared by its ranks, every function of it may be called by any of
- * them. An ls_pool belongs to the thread that calls ls_pool_run.
+ * them. An ls_pool belongs to the thread that calls ls_pool_run, one of ls_pool_of_thread to the
+ * task's.
  */
 #ifndef LS_THREAD_H
 #define LS_THREAD_H
