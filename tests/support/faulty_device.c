@@ -140,6 +140,8 @@ static ls_status faulty_copy(ls_stream *stream, void *to, const void *from, size
     const bool counts = f != NULL && (f->directions == 0 || (f->directions >> direction & 1) != 0);
     if (!counts || !strikes(f, is_for_copies(f), &f->copies))
         return w->host->copy(stream, to, from, bytes, direction);
+    f->to = to;
+    f->bytes = bytes;
     if (f->kind == FAULT_COPY)
         return ls_fail(LS_ERR_DEVICE, "%s: injected: copy %ld of %zu bytes failed",
                        stream->device->name, f->n, bytes);

@@ -37,6 +37,8 @@ typedef struct {
     unsigned directions;   /* copies that count: bits 1 << LS_COPY_...; 0: all */
     atomic_long allocs, copies, records; /* calls so far */
     atomic_bool fired;     /* the n-th call has come */
+    const void *to;        /* of the n-th copy, if that has come */
+    size_t bytes;          /* likewise */
     atomic_bool released;  /* set by the test: let go of what is blocked or stalled */
 } fault;
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "collectives/comm.h"
 #include "support/ranks.h"
 #include "support/reduction.h"
 
@@ -279,7 +280,8 @@ static void test_a_step_may_have_more_contributions_than_the_ledger(void **state
 static void test_a_full_ledger_is_compared_before_it_starts_again(void **state)
 {
     (void)state;
-    fault f = { .kind = FAULT_FLIP, .n = 1, .flip_bit = 77 };
+    fault f = { .kind = FAULT_FLIP, .n = 2, .flip_bit = 77,
+                .directions = 1u << LS_COPY_PEER }; /* rank 1's second copy to rank 2 */
     const reduction_settings settings = { .world_size = 3, .shard_count = 8, .slice_floats = 32,
                                           .count_max = 20000, .calls_max = 40, .fault = &f,
                                           .fault_rank = 1 };
@@ -408,24 +410,25 @@ static ls_status reduce_gather_broadcast(reduction *r, int rank, reduction_rank 
     return broadcast_check(r, rank, mine);
 }
 
+/* Whole units of 32 in every slice: no copy has padding, whose bits are nobody's. */
+enum { FAULTY_FLOATS = 480 };
+
 /* How often the device copies in one healthy run. */
 static long count_copies(reduction_settings settings, fault *f)
 {
     *f = (fault){ .kind = FAULT_NONE };
     settings.fault = f;
     body_run run;
-    assert_int_equal(run_bodies(&run, &settings, 500, reduce_gather_broadcast), LS_OK);
+    assert_int_equal(run_bodies(&run, &settings, FAULTY_FLOATS, reduce_gather_broadcast), LS_OK);
     reduction_close(&run.r);
     return atomic_load(&f->copies);
 }
 
-/* A run in which the n-th copy of rank 1 is hit by `kind`. */
-static ls_status run_with_fault(reduction_settings settings, fault *f, fault_kind kind, long n,
-                                body_run *run)
+/* A run in which the n-th copy of rank 1 is hit as `f` says. */
+static ls_status run_with_fault(reduction_settings settings, fault *f, body_run *run)
 {
-    *f = (fault){ .kind = kind, .n = n, .flip_bit = (size_t)n * 23 };
     settings.fault = f;
-    return run_bodies(run, &settings, 500, reduce_gather_broadcast);
+    return run_bodies(run, &settings, FAULTY_FLOATS, reduce_gather_broadcast);
 }
 
 static bool names_a_place(const char *message)
@@ -449,24 +452,70 @@ static const reduction_settings FAULTY[] = {
 };
 enum { FAULTY_COUNT = sizeof FAULTY / sizeof FAULTY[0] };
 
-/* Copies of the two digest columns to the host are flipped too: that also is a difference. (23 hits
- * no digest of a rank's own piece, which pairs with nothing.) */
+/* A run whose n-th copy arrives with a bit flipped: is that found, and a place named? `f` says
+ * afterwards which copy it was; `of_ledger`: it was one of the ledger's digests to the host. */
+static bool flip_is_found(int setting, long n, size_t bit, fault *f, bool *of_ledger)
+{
+    *f = (fault){ .kind = FAULT_FLIP, .n = n, .flip_bit = bit };
+    body_run run;
+    const ls_status status = run_with_fault(FAULTY[setting], f, &run);
+    const bool found = status == LS_ERR_DIVERGED && names_a_place(ls_last_error());
+    if (!atomic_load(&f->fired) || (!found && status != LS_OK)) {
+        fail_msg("setting %d, copy %ld, bit %zu: %s: %s", setting, n, bit, ls_status_name(status),
+                 ls_last_error());
+    }
+    *of_ledger = f->to == run.r.comm->rank[1].ledger.digest_host;
+    reduction_close(&run.r);
+    return found;
+}
+
+/* Places of rank 1's ledger that one all-reduce takes for its own pieces, and no entry names: a
+ * merge makes their digests among the others'. */
+static size_t unpaired_digests(int setting)
+{
+    body_run run;
+    assert_int_equal(run_bodies(&run, &FAULTY[setting], FAULTY_FLOATS, reduce_gather_broadcast),
+                     LS_OK);
+    const ls_comm *comm = run.r.comm;
+    const int world_size = comm->world_size;
+    const int slices = ls_ring_slice_count(FAULTY_FLOATS, world_size, comm->config.slice_floats);
+    const int merges = comm->algorithm == LS_ALGORITHM_RING ? world_size - 1
+                                                            : ls_comm_is_owner(comm, 1);
+    const int columns = comm->algorithm == LS_ALGORITHM_RING ? 1 : 2; /* seen; direct: sent too */
+    const int unpaired = slices * merges * columns * comm->rank[1].own_count;
+    reduction_close(&run.r);
+    return (size_t)unpaired;
+}
+
+/* Flip a bit of each digest in the n-th copy, one of a ledger's to the host. Returns how many of
+ * these are not found. */
+static size_t digests_not_found(int setting, long n, size_t digests)
+{
+    size_t missed = 0;
+    for (size_t i = 0; i < digests; i++) {
+        fault f;
+        bool of_ledger = false;
+        missed += !flip_is_found(setting, n, i * 64 + i % 64, &f, &of_ledger);
+        assert_true(of_ledger);
+    }
+    return missed;
+}
+
 static void test_a_bit_flipped_in_any_copy_is_found_and_placed(void **state)
 {
     (void)state;
     for (int i = 0; i < FAULTY_COUNT; i++) {
         fault f;
         const long copies = count_copies(FAULTY[i], &f);
+        size_t missed = 0;
         assert_true(copies > 8);
         for (long n = 1; n <= copies; n++) {
-            body_run run;
-            const ls_status status = run_with_fault(FAULTY[i], &f, FAULT_FLIP, n, &run);
-            if (status != LS_ERR_DIVERGED || !names_a_place(ls_last_error())) {
-                fail_msg("setting %d, copy %ld of %ld: %s: %s", i, n, copies,
-                         ls_status_name(status), ls_last_error());
-            }
-            reduction_close(&run.r);
+            bool of_ledger = false;
+            const bool found = flip_is_found(i, n, (size_t)n * 37, &f, &of_ledger);
+            if (of_ledger) missed += digests_not_found(i, n, f.bytes / sizeof(uint64_t));
+            else if (!found) fail_msg("setting %d, copy %ld of %ld is not found", i, n, copies);
         }
+        assert_int_equal(missed, unpaired_digests(i));
     }
 }
 
@@ -479,9 +528,8 @@ static void test_any_copy_or_record_that_fails_ends_the_run(void **state)
         for (long n = 1; n <= copies + records; n++) {
             const bool copy = n <= copies;
             body_run run;
-            assert_int_equal(run_with_fault(FAULTY[i], &f, copy ? FAULT_COPY : FAULT_RECORD,
-                                            copy ? n : n - copies, &run),
-                             LS_ERR_DEVICE);
+            f = (fault){ .kind = copy ? FAULT_COPY : FAULT_RECORD, .n = copy ? n : n - copies };
+            assert_int_equal(run_with_fault(FAULTY[i], &f, &run), LS_ERR_DEVICE);
             reduction_close(&run.r);
         }
     }
@@ -497,8 +545,8 @@ static void test_a_copy_that_never_ends_is_a_timeout_that_names_its_place(void *
             reduction_settings settings = FAULTY[i];
             settings.timeout_s = 0.5; /* or a busy machine's pause would look like a stall */
             body_run run;
-            assert_int_equal(run_with_fault(settings, &f, FAULT_STALL_COPY, n, &run),
-                             LS_ERR_TIMEOUT);
+            f = (fault){ .kind = FAULT_STALL_COPY, .n = n };
+            assert_int_equal(run_with_fault(settings, &f, &run), LS_ERR_TIMEOUT);
             assert_non_null(strstr(ls_last_error(), "within the timeout"));
             assert_false(ls_comm_drain(run.r.comm, 1, 0.0));
             atomic_store(&f.released, true);
