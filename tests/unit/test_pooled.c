@@ -210,6 +210,8 @@ static void test_many_slices_shards_and_pieces(void **state)
     for (size_t i = 0; i < sizeof shared / sizeof shared[0]; i++) {
         check((pooled_case){ shape_of(11, 30, 30, 1, 20, 3, 1, 1, 1), 2, 2, 0, shared[i], true,
                              true, 0 });
+        check((pooled_case){ shape_of(11, 30, 30, 3, 32, 3, 1, 1, 1), 2, 2, 0, shared[i], true,
+                             true, 0 }); /* whole words of filters */
     }
     check((pooled_case){ shape_of(2, 90, 30, 1, 4, 1, 1, 0, 0), 2, 2, 0, { 1, 1, 0, 1 }, true,
                          true, 0 }); /* patches that are rows, slices that cut a window */
@@ -239,6 +241,8 @@ static void test_no_samples_leave_plus_zero(void **state)
 {
     (void)state;
     check((pooled_case){ shape_of(0, 8, 8, 2, 5, 3, 1, 1, 1), 2, 2, 0, { 2, 1, 0, 1 }, true, true,
+                         0 });
+    check((pooled_case){ shape_of(0, 8, 8, 3, 32, 3, 1, 1, 1), 2, 2, 0, { 2, 1, 0, 1 }, true, true,
                          0 });
 }
 
