@@ -232,6 +232,8 @@ static void lay_out(const job *j, const block *b, stretch t, const panel *at, ls
     tile->run = run;
     tile->b = b->panel;
     tile->b_step = LS_TILE_COLUMNS;
+    tile->runs = 0;
+    if (t.depth == 0) return; /* no samples: x may be NULL */
     if (j->source == PATCHES) {
         LS_HOST(patch_copy)(s, a->x, at->column, at->column + at->count, t.place, t.depth, b->panel,
                             LS_TILE_COLUMNS);
@@ -306,6 +308,10 @@ static stretch take_gradient(const job *j, const block *b, const slice *s)
     stretch all = {.place = s->first_place, .depth = s->last_place - s->first_place};
     size_t first;
     const size_t filters = block_filters(j, b, &first);
+    if (all.depth == 0) { /* dy may be NULL: steps through it, where nothing is read, need memory */
+        all.dy = b->panel;
+        return all;
+    }
     if (j->make == NULL) {
         all.dy = j->args->dy + s->first_place * shape->filters + first;
         all.dy_step = shape->filters;

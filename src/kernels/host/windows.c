@@ -61,15 +61,15 @@ static void copy_row(const ls_conv_shape *s, const float *image, size_t h, float
     memset(to + before + inside, 0, (row - before - inside) * sizeof *to);
 }
 
-/* A run for each output row; `a` from the band or, without padding, from x. */
-static void list_runs(const ls_windows *w, bool padded, ls_tile_run *run)
+/* A run for each output row; `a` from the band or from x. */
+static void list_runs(const ls_windows *w, bool in_band, ls_tile_run *run)
 {
     const ls_conv_shape *s = w->shape;
     const size_t image_row = s->width * s->channels, row = band_row(s);
     size_t n = w->first / s->out_height, p = w->first % s->out_height, rows = 0, next = 0;
     for (size_t i = 0; i < w->count; i++) {
         size_t a = (n * s->height + p * s->stride_height) * image_row;
-        if (padded) { /* the rows that the previous output row did not bring */
+        if (in_band) { /* the rows that the previous output row did not bring */
             const size_t top = p * s->stride_height;
             if (i == 0 || p == 0 || next < top) next = top;
             for (; next < top + s->kernel_height; next++) {
@@ -114,10 +114,10 @@ static void run_filter_row(const ls_windows *w, ls_tile tile, size_t r)
 void LS_HOST(windows_run)(const ls_windows *w)
 {
     const ls_conv_shape *s = w->shape;
-    const bool padded = has_padding(s);
-    const size_t row = padded ? band_row(s) : s->width * s->channels;
+    const bool in_band = has_padding(s) || w->count == 0; /* without samples x may be NULL */
+    const size_t row = in_band ? band_row(s) : s->width * s->channels;
     ls_tile_run run[LS_TILE_RUNS_MAX];
-    list_runs(w, padded, run);
+    list_runs(w, in_band, run);
     ls_tile tile = {
         .run = run,
         .runs = w->count,
@@ -130,7 +130,7 @@ void LS_HOST(windows_run)(const ls_windows *w)
         .to_step = w->to_step,
     };
     for (size_t r = 0; r < w->filter_rows; r++) {
-        tile.a = (padded ? w->band : w->x) + (w->first_filter_row + r) * row;
+        tile.a = (in_band ? w->band : w->x) + (w->first_filter_row + r) * row;
         run_filter_row(w, tile, r);
     }
 }
