@@ -2,10 +2,11 @@
 /* gemm.c -- the matrix product: how op(A) and op(B) are given to the loops of product.c.
  *
  * The micro-kernel reads A at any two steps, so A is used where it lies, transposed or not, except
- * where it is transposed and its rows as stored lie so far apart in powers of two that they would
- * evict each other from the cache: then a tile's part of it is copied. Rows that are not transposed
- * and as far apart go by lower tiles instead. B is always packed: rows are copied, columns
- * transposed in registers.
+ * where it is transposed and its rows as stored are a multiple of 2048 bytes apart: a tile reads a
+ * few floats of each in turn, and they would evict each other from the first level cache. Then a
+ * tile's part of A is copied, unless C has one panel, for which it is read once. Rows that are not
+ * transposed are read along; where they are a multiple of 4096 bytes apart, tiles are lower instead
+ * (ls_rows_in_place). B is always packed: rows are copied, columns transposed in registers.
  */
 #include "kernels/host/pack.h"
 #include "kernels/host/product.h"

@@ -3,10 +3,10 @@
  *
  * C is cut into parts, one task each; a task is one thread's:
  *
- *     for each block of k (LS_BLOCK_DEPTH, ascending)
+ *     for each block of k (at most block_depth, ascending)
  *         pack B[block, the part's columns] into panels of LS_TILE_COLUMNS     second level cache
  *         for each tile of rows
- *             take the rows of A                                               first level cache
+ *             take the rows of A             where they lie, or a copy in the first level cache
  *             for each panel: the micro-kernel, from C's partial sums to C's partial sums
  *
  * Blocks of k meet in C itself: the chain is stored unfinished and goes on from there, so blocking
@@ -32,7 +32,7 @@ static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 /* Estimated cycles until the last of `threads` threads is done. */
 static double split_time(const ls_split_problem *p, ls_split split, int threads)
 {
-    const double rows = (double)(ceil_div(p->row_tiles, split.row_parts) * LS_TILE_ROWS);
+    const double rows = (double)(ceil_div(p->row_tiles, split.row_parts) * p->tile_rows);
     const double columns = (double)(ceil_div(p->column_tiles, split.column_parts)
                                     * LS_TILE_COLUMNS);
     const double rounds = (double)ceil_div(split.row_parts * split.column_parts, (size_t)threads);
@@ -47,8 +47,8 @@ ls_split LS_HOST(split)(const ls_split_problem *p, int threads)
     const size_t row_min = ceil_div(p->row_tiles, p->row_tiles_max);
     const size_t column_min = ceil_div(p->column_tiles, p->column_tiles_max);
     ls_split best = {row_min, column_min};
-    const double work = (double)(p->row_tiles * p->column_tiles) * LS_TILE_ROWS * LS_TILE_COLUMNS
-                        * (double)p->depth;
+    const double work = (double)(p->row_tiles * p->column_tiles)
+                        * (double)(p->tile_rows * LS_TILE_COLUMNS) * (double)p->depth;
     if (threads == 1 || work < TASK_WORK_MIN) return best;
     const size_t most = 4 * (size_t)threads;
     for (size_t r = row_min; r <= min_size(p->row_tiles, row_min * most); r++) {
@@ -244,6 +244,7 @@ void LS_HOST(product)(ls_pool *pool, const ls_product *p)
         .column_tiles = ceil_div(p->columns, LS_TILE_COLUMNS),
     };
     const ls_split_problem problem = {
+        .tile_rows = tile_rows,
         .row_tiles = j.row_tiles,
         .column_tiles = j.column_tiles,
         .depth = p->depth,

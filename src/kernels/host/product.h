@@ -22,7 +22,8 @@ typedef struct {
 /* Describe A[first->row .. + tile->rows, first_k .. + depth) to the tile: a, a_row_step, a_step and
  * its runs, which begin as one of `depth` k at a + 0 and may become up to LS_TILE_RUNS_MAX in
  * `run`; b of a run counts from first_k. A is read where it lies, or from `buffer` after copying
- * there, rows ls_row_step(depth) apart. */
+ * there, at whichever steps the tile is told; `buffer` has room for LS_TILE_ROWS rows that are
+ * ls_row_step(depth) apart. */
 typedef void ls_rows_fn(const void *operands, const ls_row_at *first, size_t first_k,
                         size_t depth, float *buffer, ls_tile_run *run, ls_tile *tile);
 
@@ -71,10 +72,11 @@ typedef struct {
 } ls_split;
 
 /* The cut of row_tiles x column_tiles tiles that `threads` threads should finish first, each part
- * at most row_tiles_max x column_tiles_max tiles. Every part of a row of parts packs B again, every
- * part of a column takes A's rows again. Costs are in cycles per element. */
+ * at most row_tiles_max x column_tiles_max tiles; a tile is tile_rows x LS_TILE_COLUMNS. Every part
+ * of a row of parts packs B again, every part of a column takes A's rows again. Costs are in cycles
+ * per element. */
 typedef struct {
-    size_t row_tiles, column_tiles, depth;
+    size_t tile_rows, row_tiles, column_tiles, depth;
     size_t row_tiles_max, column_tiles_max;
     double row_cost, pack_cost;
 } ls_split_problem;

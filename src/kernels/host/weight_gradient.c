@@ -18,7 +18,8 @@
  * With many tiles of filters a panel is copied to scratch memory once, to be read at a short step;
  * with channels that make poor vector words a panel is LS_TILE_COLUMNS columns of copied patches
  * (patch.h), whatever their taps. dy may also be made slice by slice (weight_gradient.h), the
- * block's filters of it.
+ * block's filters of it. With few channels and filters that fill words, a block is TRANSPOSED: rows
+ * are floats of filter rows, columns are filters, and a slice is one call of windows.h.
  *
  * Additions of the tree cost no pass of their own. The sum of a slice leaves the registers only
  * after all that is to be added to it at this point was added: the entries of the slice stack, by
@@ -27,7 +28,9 @@
  *
  *     plane 0                    a chain that is not finished (places of a slice that follow)
  *     plane 1 .. stack           the slice stack
- *     then                       the fold's temporaries; its pieces are in dw itself
+ *     then                       the fold's temporaries; its pieces are in dw itself, but for a
+ *                                transposed block: then they come first here, and are copied from
+ *                                dw before and to dw after the block's leaves
  *
  * Threads share the blocks of dw. Where there are not enough, each would lay out the same B for a
  * few filters of its own; given the memory, they share the leaves instead, whose sums are then
@@ -48,11 +51,11 @@
 #include "kernels/host/weight_gradient.h"
 #include "numerics.h"
 
-/* Places up to which a dense layer goes by small blocks. */
-enum { DIRECT_PLACES = 2048 };
-/* The largest block, and that of such a dense layer. */
+/* Places up to which a dense layer, or any other whose patches are rows, goes by small blocks. */
+enum { SMALL_PLACES = 2048 };
+/* The largest block, and the largest small one. */
 enum { BLOCK_ROWS = 256, BLOCK_PANELS = 256 / LS_TILE_COLUMNS };
-enum { DIRECT_ROWS = 42, DIRECT_PANELS = 64 / LS_TILE_COLUMNS };
+enum { SMALL_ROWS = 42, SMALL_PANELS = 64 / LS_TILE_COLUMNS };
 /* Elements of dy of a block and a stretch: a part of the second level cache. */
 enum { STRETCH_FLOATS = 1 << 16, STRETCH_MAX = 1024 };
 /* Tiles of filters from which on a copy of a panel is worth its cost. */
@@ -565,8 +568,8 @@ static size_t plane_count(const job *j)
 /* The largest block that fits into scratch memory with all its planes. */
 static void choose_block(job *j, bool is_small)
 {
-    j->block_rows = is_small ? DIRECT_ROWS : BLOCK_ROWS;
-    j->block_panels = is_small ? DIRECT_PANELS : BLOCK_PANELS;
+    j->block_rows = is_small ? SMALL_ROWS : BLOCK_ROWS;
+    j->block_panels = is_small ? SMALL_PANELS : BLOCK_PANELS;
     while (j->scratch_floats + LS_TILE_COLUMNS * j->block_panels * plane_count(j) * j->block_rows
            + made_places(j) * j->block_rows > SCRATCH_FLOATS) {
         if (j->block_panels > 1) j->block_panels /= 2;
@@ -619,7 +622,7 @@ static void choose_source(job *j)
     j->panel_columns = LS_TILE_COLUMNS;
     j->scratch_floats = j->stretch_places * LS_TILE_COLUMNS;
     choose_block(j, j->source == ROWS
-                        && s->samples * s->out_height * s->out_width <= DIRECT_PLACES);
+                        && s->samples * s->out_height * s->out_width <= SMALL_PLACES);
 }
 
 /* Are there leaves for all threads, but not blocks, and does folding cost little beside them? */
@@ -659,6 +662,7 @@ ls_status LS_HOST(weight_gradient_of_slices)(ls_stream *stream,
         row_tiles = j.row_count;
     }
     const ls_split_problem problem = {
+        .tile_rows = LS_TILE_ROWS,
         .row_tiles = row_tiles,
         .column_tiles = j.column_tiles,
         .depth = places,
