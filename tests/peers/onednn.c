@@ -226,13 +226,6 @@ void onednn_fetch(onednn *p)
     if (t->memory != t->user) reorder(p, t->memory, &t->chosen, t->user, &t->plain);
 }
 
-const char *onednn_name(const onednn *p)
-{
-    const char *name = "";
-    CHECK(dnnl_primitive_desc_query(p->descriptor, dnnl_query_impl_info_str, 0, &name));
-    return name;
-}
-
 void onednn_close(onednn *p)
 {
     if (p == NULL) return;

@@ -32,9 +32,6 @@ void onednn_run(onednn *primitive);
 /* The output of the last run, in the plain format, to the pointer that open was given. */
 void onednn_fetch(onednn *primitive);
 
-/* Name of the implementation that the library chose: "brgconv:avx512_core". */
-const char *onednn_name(const onednn *primitive);
-
 void onednn_close(onednn *primitive); /* accepts NULL */
 
 /* "2.6.3", static text. */
