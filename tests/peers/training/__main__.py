@@ -40,7 +40,7 @@ import sys
 import tempfile
 
 import made_samples
-from sides import IMAGES, SETTINGS, Peer, lockstep_speed
+from sides import IMAGES, SETTINGS, Peer, image_count, lockstep_speed
 
 
 # -- speeds ----------------------------------------------------------------------------------------
@@ -156,6 +156,9 @@ def lockstep_floor(options, seed):
 
 def peer_floor(options, script, setting):
     peer = Peer(options, script, setting + "+shuffle", CNN, options.data, 10**9)
+    want = image_count(options, options.data)
+    if peer.images != want:
+        sys.exit(f"{script} trains on {peer.images} images, lockstep on {want}")
     peer.speed()                          # what is compiled at the first step does not count
     peer.ask("restart", "restarted")
     seconds, epochs, accuracy = 0, 0, 0

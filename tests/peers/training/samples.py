@@ -9,7 +9,8 @@ import os
 import numpy
 
 SHAPE = {"cifar10": (32, 32, 3), "idx": (28, 28, 1)}
-FILES = {"cifar10": {"train": ["data_batch_1.bin"], "test": ["test_batch.bin"]},
+FILES = {"cifar10": {"train": [f"data_batch_{i}.bin" for i in range(1, 6)],
+                     "test": ["test_batch.bin"]},
          "idx": {"train": ["train-images-idx3-ubyte", "train-labels-idx1-ubyte"],
                  "test": ["t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"]}}
 
@@ -18,10 +19,12 @@ def read(data, part, count):
     """data: "cifar10:FOLDER" or "idx:FOLDER"; part: "train" or "test"; count: at most that many.
     Returns x [n, height, width, channels] and y [n]."""
     layout, folder = data.split(":", 1)
-    files = [numpy.fromfile(os.path.join(folder, name), numpy.uint8)
-             for name in FILES[layout][part]]
+    paths = [os.path.join(folder, name) for name in FILES[layout][part]]
+    if layout == "cifar10":                              # of whose batches some may not be there
+        paths = [path for path in paths if os.path.exists(path)]
+    files = [numpy.fromfile(path, numpy.uint8) for path in paths]
     if layout == "cifar10":
-        records = files[0].reshape(-1, 3073)[:count]
+        records = numpy.concatenate(files).reshape(-1, 3073)[:count]
         pixels = records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
         labels = records[:, 0]
     else:

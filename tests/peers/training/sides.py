@@ -4,6 +4,7 @@
 A peer is a process that trains when it is told to and waits otherwise (tensorflow_peer.py,
 torch_peer.py); lockstep is started anew for each turn. A case is (model, global batch, cores).
 """
+import contextlib
 import json
 import os
 import re
@@ -43,34 +44,39 @@ class Peer:
     def __init__(self, options, script, setting, case, data, images):
         model, batch, cores = case
         python = os.path.join(options.venv, "bin", "python")
-        self.setting, self.images = setting, images
+        self.setting = setting
         threads = 1 if "single" in setting else cores
         self.process = subprocess.Popen(
             [python, os.path.join(HERE, script + "_peer.py"), model, data, str(images), str(batch),
              str(threads), setting], env=ENVIRONMENT["heap" in setting],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
             preexec_fn=bound_to(cores))
-        found, want = self.answer("parameters"), parameter_count(options, model)
+        greeting, want = self.answer(), parameter_count(options, model)
+        self.images, found = greeting["images"], greeting["parameters"]
         if found != want:
             sys.exit(f"{script} builds {model} with {found} parameters, lockstep with {want}")
 
-    def answer(self, key):
+    def answer(self):
+        """What it prints next. Closes a peer that has ended, which is a RuntimeError."""
         line = self.process.stdout.readline()
         if not line:
+            self.close()
             raise RuntimeError(f"the peer with setting {self.setting} has ended")
-        return json.loads(line)[key]
+        return json.loads(line)
 
     def ask(self, word, key):
-        self.process.stdin.write(word + "\n")
-        self.process.stdin.flush()
-        return self.answer(key)
+        with contextlib.suppress(BrokenPipeError):       # it has ended: answer says so
+            self.process.stdin.write(word + "\n")
+            self.process.stdin.flush()
+        return self.answer()[key]
 
     def speed(self):
         return self.images / self.ask("train", "seconds")
 
     def close(self):
         """Ends it; returns the most memory that it had, in bytes."""
-        self.process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):       # of a word that it will not read
+            self.process.stdin.close()
         _, status, usage = os.wait4(self.process.pid, 0)
         self.process.returncode = os.waitstatus_to_exitcode(status)
         return usage.ru_maxrss * 1024
@@ -81,6 +87,13 @@ def parameter_count(options, model):
     page = subprocess.run([options.program, "show", model], check=True, capture_output=True,
                           text=True).stdout
     return int(re.search(r"^parameters +([0-9,]+)", page, re.M).group(1).replace(",", ""))
+
+
+def image_count(options, data):
+    """How many images lockstep trains on."""
+    page = subprocess.run([options.program, "data", "verify", data], check=True,
+                          capture_output=True, text=True).stdout
+    return int(re.search(r"([0-9]+) train and", page).group(1))
 
 
 def lockstep_speed(options, case, replicas, data):

@@ -9,9 +9,9 @@ instead of arrays that fit cuts), `loop` (steps_per_execution: up to 32 steps in
 `shuffle`. Unknown words only tell settings apart. No metric but the loss is computed, which only
 helps this side.
 
-Talks in lines: prints {"parameters": n} when the model is there. Then, for each line read,
-"train" trains one epoch and prints {"seconds": of its steps}, "evaluate" prints {"accuracy": on
-the test part}, "restart" takes the model back to where it began.
+Talks in lines: prints {"parameters": n, "images": n} when the model and its samples are there.
+Then, for each line read, "train" trains one epoch and prints {"seconds": of its steps},
+"evaluate" prints {"accuracy": on the test part}, "restart" takes the model back to where it began.
 """
 import json
 import os
@@ -114,8 +114,8 @@ def main():
         model.optimizer.build(model.trainable_variables)
     first = [variable.numpy() for variable in state(model)]
     source, clock = feed(words, x, y, batch), StepClock()
-    print(json.dumps({"parameters": int(sum(v.numpy().size for v in model.trainable_variables))}),
-          flush=True)
+    parameters = int(sum(v.numpy().size for v in model.trainable_variables))
+    print(json.dumps({"parameters": parameters, "images": len(x)}), flush=True)
     for line in sys.stdin:
         if line.strip() == "train":
             model.fit(**source, epochs=1, verbose=0, callbacks=[clock])

@@ -95,7 +95,8 @@ def main():
         loss = torch.compile(loss)
     x, y = tensors("train", int(images))
     first = copy.deepcopy(model.state_dict())
-    print(json.dumps({"parameters": sum(p.numel() for p in model.parameters())}), flush=True)
+    parameters = sum(p.numel() for p in model.parameters())
+    print(json.dumps({"parameters": parameters, "images": len(x)}), flush=True)
     for line in sys.stdin:
         if line.strip() == "train":
             begin = time.perf_counter()
