@@ -205,20 +205,27 @@ void ls_report_time(FILE *out, const ls_time_split *time)
             time->evaluation, time->saving);
 }
 
+/* Readers of a run that lacked input, at work for a smaller share of the time, were not what was
+ * slow: they had work and no core to do it on. */
+#define READERS_BUSY_SHARE 0.5
+
 /* How the input kept up, and what to do if it did not. */
 static void report_input(FILE *out, const ls_input_summary *input, double steps)
 {
     char rate[LS_UNIT_BYTES];
     if (!(steps > 0)) return;
+    const double busy = input->reader_seconds / input->readers / steps;
     begin_row(out, "input");
     fprintf(out, "%.1f of %d batches ready on average; %d reader%s at work %.1f %% of the time; "
             "%s/s read\n", input->ready, input->depth, input->readers,
-            input->readers == 1 ? "" : "s", 100 * input->reader_seconds / input->readers / steps,
+            input->readers == 1 ? "" : "s", 100 * busy,
             ls_with_unit((double)input->bytes / steps, rate));
     if (input->waited / steps < LS_INPUT_BOUND_SHARE) return;
     begin_row(out, "");
-    fprintf(out, "input-bound by %.0f %%: more --readers, or data on a faster disk, would help "
-            "(docs/troubleshooting.md)\n", 100 * input->waited / steps);
+    fprintf(out, "input-bound by %.0f %%: %s would help (docs/troubleshooting.md)\n",
+            100 * input->waited / steps,
+            busy < READERS_BUSY_SHARE ? "readers found no core: fewer --threads"
+                                      : "more --readers, or data on a faster disk,");
 }
 
 static void report_line(FILE *out, const char *name, const ls_history_line *line)

@@ -2,7 +2,7 @@
 /* test_bench.c -- `lockstep bench`: no wrong element; tables and JSON say what they should.
  *
  * Runs the binary that LOCKSTEP names, on tiny sizes; no time is compared with anything but the
- * other numbers of its own row. Options that are refused: test_cli.c.
+ * other numbers of its own row, and how long the program ran. Options that are refused: test_cli.c.
  */
 #include "support/test.h"
 
@@ -11,15 +11,19 @@
 
 #include "io/json.h"
 #include "support/program.h"
+#include "thread.h"
 
 static program_run run; /* the latest */
+static double wall;     /* seconds that it ran */
 
 /* Run `lockstep bench <line>`, which must succeed and write nothing but results. */
 static void bench(const char *line)
 {
     char arguments[256];
     snprintf(arguments, sizeof arguments, "bench %s", line);
+    const double begin = ls_clock();
     program_run_with(&run, "", arguments);
+    wall = ls_clock() - begin;
     PROGRAM_MUST_END(&run, arguments, 0, "", NULL);
     assert_null(strstr(run.text, "lockstep: "));
 }
@@ -197,6 +201,24 @@ static void test_gemm_prints_json_that_can_be_read(void **state)
     expect_keys(keys);
 }
 
+/* What a step's thread spent adds up, and nobody was at work for longer than the program ran. */
+static void expect_exposed_and_hidden(int readers, int steps)
+{
+    double part[7], together = 0, hidden = 0, sum = 0;
+    assert_int_equal(sscanf(row("# exposed, ms a step:"), "input %lf, copy %lf, forward %lf, "
+                            "backward %lf, exchange %lf, update %lf, rest %lf, together %lf",
+                            &part[0], &part[1], &part[2], &part[3], &part[4], &part[5], &part[6],
+                            &together), 8);
+    for (int i = 0; i < 7; i++) {
+        sum += part[i];
+        assert_true(part[i] <= together + 0.001); /* each has three digits */
+    }
+    assert_true(sum > together - 0.005 && sum < together + 0.005);
+    assert_true(steps * together <= 1e3 * wall);
+    assert_int_equal(sscanf(row("# hidden, ms a step: readers at work"), "%lf", &hidden), 1);
+    assert_true(steps * hidden <= readers * 1e3 * wall);
+}
+
 /* linear on digits: 64 x 10 multiply-adds forward, as many for its only layer's weights. */
 static void test_step_prints_the_median_of_its_runs(void **state)
 {
@@ -210,7 +232,7 @@ static void test_step_prints_the_median_of_its_runs(void **state)
         assert_int_equal(sscanf(row(number), "3 %lf %lf %lf %lf%% %lf %lf %lf %lf %lf %lf %lf",
                                 &speed[r - 1], &ms, &gflops, &share, &part[0], &part[1], &part[2],
                                 &part[3], &part[4], &part[5], &part[6]), 11);
-        assert_true(speed[r - 1] > 0 && ms > 0 && share >= 0);
+        assert_true(speed[r - 1] > 0 && ms > 0 && share <= 100);
         const double want = 2 * 2 * 640 * speed[r - 1] * 1e-9;
         assert_true(gflops > 0.9 * want - 0.01 && gflops < 1.1 * want + 0.01);
         for (int i = 0; i < 7; i++) sum += part[i];
@@ -226,10 +248,7 @@ static void test_step_prints_the_median_of_its_runs(void **state)
     }
     assert_true(equal >= 1 && below <= 1 && below + equal >= 2);
     expect_text("# global 32 = 2 x 16; ring: host devices; 3 repetitions\n");
-    double exposed = -1, hidden = -1;
-    assert_int_equal(sscanf(row("# exposed, ms a step: input"), "%lf", &exposed), 1);
-    assert_int_equal(sscanf(row("# hidden, ms a step: readers at work"), "%lf", &hidden), 1);
-    assert_true(exposed >= 0 && hidden >= 0);
+    expect_exposed_and_hidden(2, 3 * 3);
     expect_text("# 0.00256 MFLOP a sample; 5 steps before those that count\n");
 }
 

@@ -25,13 +25,14 @@ static void check_training(const char *devices, int readers)
     training_set(t, "devices", devices);
     training_set(t, "readers", number);
     training_set(t, "epochs", "2");
+    const double begin = ls_clock();
     assert_int_equal(training_run(t), LS_OK);
+    const double wall = ls_clock() - begin;
     const ls_input_summary *input = &t->result.input;
     uint64_t bytes = 0;
     double ready = 0, seconds = 0;
     for (int i = 0; i < t->step_count; i++) {
         assert_in_range(t->step[i].queue, 0, input->depth);
-        assert_true(t->step[i].reader_seconds >= 0);
         ready += t->step[i].queue;
         bytes += t->step[i].read_bytes;
         seconds += t->step[i].reader_seconds;
@@ -40,9 +41,10 @@ static void check_training(const char *devices, int readers)
     assert_int_equal(bytes, BYTES);
     assert_int_equal(input->bytes, BYTES);
     assert_true(input->ready == ready / t->step_count);
-    assert_true(input->reader_seconds > 0);
+    assert_true(input->reader_seconds > 0 && input->reader_seconds <= readers * wall);
     assert_true(fabs(input->reader_seconds - seconds) < 1e-6);
-    assert_true(input->waited >= 0);
+    assert_true(input->waited <= wall);
+    if (strcmp(devices, "host:1") == 0) assert_true(input->waited <= t->result.time.input_wait);
     training_destroy(t);
 }
 
@@ -178,7 +180,22 @@ static void test_a_run_that_waited_is_told_by_how_much_and_what_helps(void **sta
         .waited = 1.36 });
     assert_non_null(strstr(page, "0.2 of 3 batches ready on average; 1 reader at work 100.0 % of "
                                  "the time; 250 B/s read\n"));
-    assert_non_null(strstr(page, "input-bound by 34 %: more --readers"));
+    assert_non_null(strstr(page, "input-bound by 34 %: more --readers, or data on a faster disk, "
+                                 "would help"));
+    assert_null(strstr(page, "--threads"));
+}
+
+/* Two readers at work for just less than half of 4 seconds, and for half of them. */
+static void test_a_run_whose_readers_were_idle_is_told_that_they_found_no_core(void **state)
+{
+    (void)state;
+    ls_input_summary input = { .readers = 2, .depth = 3, .reader_seconds = 3.9, .waited = 1 };
+    const char *page = page_of(&input);
+    assert_non_null(strstr(page, "input-bound by 25 %: readers found no core: fewer --threads "
+                                 "would help"));
+    assert_null(strstr(page, "--readers"));
+    input.reader_seconds = 4;
+    assert_non_null(strstr(page_of(&input), "input-bound by 25 %: more --readers"));
 }
 
 static const char *line_of(double share)
@@ -209,6 +226,7 @@ int main(void)
         cmocka_unit_test(test_an_epochs_share_is_that_of_the_rank_that_waited_in_it),
         cmocka_unit_test(test_the_page_tells_queue_readers_and_bytes_a_second),
         cmocka_unit_test(test_a_run_that_waited_is_told_by_how_much_and_what_helps),
+        cmocka_unit_test(test_a_run_whose_readers_were_idle_is_told_that_they_found_no_core),
         cmocka_unit_test(test_an_epoch_names_its_share_without_input_from_a_twentieth_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
