@@ -2,9 +2,9 @@
 /* sample_cache.h -- decoded training samples that stay in memory, before anything random is done to
  * them.
  *
- * A sample is kept when it has been read for the first time, as long as there is room: in an epoch
- * each is read once, so what has been kept first is as good as anything else, and none is ever
- * thrown out. What is found is what reading again would give, to the bit.
+ * Samples 0 .. as many as fit are kept, each when it is first read, and none is ever thrown out; in
+ * an epoch each is read once, so which ones does not matter. What is found is what reading again
+ * would give, to the bit.
  *
  * Thread rule: any number of threads find and keep.
  */
