@@ -48,8 +48,8 @@ SOURCES = {
 }
 # One micro-kernel source per op, compiled once per instruction set (src/kernels/host/host.h).
 HOST_KERNELS = ("activation arena batch_sum batchnorm batchnorm_sums conv decode dropout "
-                "format16 gemm loss patch peak pool pooled_forward pooled_gradient product "
-                "table tensors tile weight_gradient whole windows")
+                "format16 gemm in_place loss patch peak pool pooled_forward pooled_gradient "
+                "product table tensors tile weight_gradient whole windows")
 # A build links one of these: what chooses at run time, and the sets of kernels it chooses among.
 HOST_TABLES = {
     "x86_64": (["kernels/host/cpu", "cpu_bytes_x86_64"], ["portable", "avx2", "avx512"]),

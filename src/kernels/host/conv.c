@@ -19,6 +19,7 @@
  */
 #include <string.h>
 
+#include "kernels/host/in_place.h"
 #include "kernels/host/pack.h"
 #include "kernels/host/patch.h"
 #include "kernels/host/product.h"
@@ -31,111 +32,6 @@ enum { SAMPLES_FLOATS = 1 << 16, WEIGHTS_SHARE = 4, CLEAR_GRAIN = 1 << 15 };
 static size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
 static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
-
-/* -- reading A in place ----------------------------------------------------------------------- */
-
-/* A tile whose rows are places of one row of the result reads, through one tap, places of one row
- * of the image behind A, `step` apart. The next tap reads the image one place further right (in the
- * forward product) or left (for the input gradient). Of two rows of taps and three of the tile:
- *
- *      tap columns 0 1 2             image row     . . . x x x
- *      tile at the left border       tile row 0    0 1 2             tap 0 is padding: NOT_FIRST
- *                                    tile row 1      0 1 2
- *                                    tile row 2        0 1 2
- *
- * So a tile is a run per tap and per stretch of taps whose numbers follow each other in memory;
- * a tap that is padding for all its rows is skipped, as is a whole row of taps above or below the
- * image. Nothing is copied and no zero is multiplied. */
-typedef struct {
-    const float *image;
-    size_t height, width, depth;       /* of the image: rows, places, floats of a place */
-    size_t tap_columns;
-    ptrdiff_t direction;               /* of taps in the image, rows and columns: 1 or -1 */
-    size_t step;
-} tap_grid;
-
-/* What a tile's first row reads through the first tap: may lie outside the image. */
-typedef struct {
-    size_t sample;
-    ptrdiff_t row, column;
-} tap_origin;
-
-/* The rows of a tile for which columns left, left + step, ... lie inside the image: [first, last).
- * False: more than one row at an end takes no part, which no run can say. */
-static bool find_rows(const tap_grid *g, ptrdiff_t left, int rows, int *first, int *last)
-{
-    const ptrdiff_t step = (ptrdiff_t)g->step, width = (ptrdiff_t)g->width;
-    *first = 0;
-    *last = rows;
-    if (left < 0) *first = (int)min_size((size_t)((step - 1 - left) / step), (size_t)rows);
-    if (left + (rows - 1) * step >= width) {
-        *last = left >= width ? 0 : (int)((width - left + step - 1) / step);
-    }
-    if (*first >= *last || rows == 1) return true;
-    return *first + (rows - *last) <= 1;
-}
-
-/* Does the run go on where the one before it ends? */
-static bool continues(const ls_tile_run *before, const ls_tile_run *run)
-{
-    return before->rows == LS_RUN_ALL && run->rows == LS_RUN_ALL
-           && before->a + before->depth == run->a
-           && before->b + before->depth * LS_TILE_COLUMNS == run->b;
-}
-
-/* Runs of k [first_k, first_k + depth) for a tile at `at`. False: this takes runs that there are
- * none for, or too many; then the tile's part of A must be copied. */
-static bool take_in_place(const tap_grid *g, const tap_origin *at, size_t first_k,
-                          size_t depth, ls_tile_run *run, ls_tile *tile)
-{
-    const ptrdiff_t step = (ptrdiff_t)g->step;
-    const int rows = tile->rows;
-    /* k as a row of taps, a column of taps, a float of a place. Divisions count: most are of 0. */
-    const size_t first_tap = first_k == 0 ? 0 : first_k / g->depth;
-    const size_t tap_row = first_tap == 0 ? 0 : first_tap / g->tap_columns;
-    size_t tap = first_tap - tap_row * g->tap_columns, within = first_k - first_tap * g->depth;
-    ptrdiff_t row = at->row + g->direction * (ptrdiff_t)tap_row;
-    size_t row_start = (at->sample * g->height + (size_t)row) * g->width;
-    /* Does every row read through every tap column, rightwards? Then rows of taps are runs. */
-    const bool is_inside = g->direction > 0 && at->column >= 0
-        && at->column + (rows - 1) * step + (ptrdiff_t)g->tap_columns <= (ptrdiff_t)g->width;
-    size_t runs = 0;
-    for (size_t done = 0; done < depth;) {
-        const size_t taps = is_inside || row < 0 || row >= (ptrdiff_t)g->height
-            ? g->tap_columns - tap : 1; /* whole rows of them where possible */
-        const size_t count = min_size(taps * g->depth - within, depth - done);
-        if (row >= 0 && row < (ptrdiff_t)g->height) {
-            const ptrdiff_t left = at->column + g->direction * (ptrdiff_t)tap;
-            int first = 0, last = rows;
-            if (!is_inside && !find_rows(g, left, rows, &first, &last)) return false;
-            if (runs == LS_TILE_RUNS_MAX) return false;
-            if (first < last) {
-                const size_t place = row_start + (size_t)(left + first * step);
-                run[runs] = (ls_tile_run){
-                    .a = place * g->depth + within,
-                    .b = done * LS_TILE_COLUMNS,
-                    .depth = count,
-                    .rows = first > 0 ? LS_RUN_NOT_FIRST
-                                      : last < rows ? LS_RUN_NOT_LAST : LS_RUN_ALL,
-                };
-                if (runs > 0 && continues(&run[runs - 1], &run[runs])) run[runs - 1].depth += count;
-                else runs++;
-            }
-        }
-        done += count;
-        within = 0;
-        tap += taps;
-        if (tap < g->tap_columns) continue;
-        tap = 0;
-        row += g->direction;
-        row_start += (size_t)g->direction * g->width;
-    }
-    tile->a = g->image;
-    tile->a_row_step = g->step * g->depth;
-    tile->a_step = 1;
-    tile->runs = runs;
-    return true;
-}
 
 /* -- forward ---------------------------------------------------------------------------------- */
 
@@ -163,13 +59,13 @@ static void take_image(const void *operands, const ls_row_at *first, size_t firs
 {
     const ls_conv_forward_args *a = operands;
     const ls_conv_shape *s = &a->shape;
-    const tap_grid grid = {a->x, s->height, s->width, s->channels, s->kernel_width, 1,
-                           s->stride_width};
+    const ls_tap_grid grid = {a->x, s->height, s->width, s->channels, s->kernel_width, 1,
+                              s->stride_width};
     const size_t n = first->group / s->out_height, p = first->group - n * s->out_height;
     const size_t q = first->within;
-    const tap_origin at = {n, (ptrdiff_t)(p * s->stride_height) - (ptrdiff_t)s->pad_top,
-                           (ptrdiff_t)(q * s->stride_width) - (ptrdiff_t)s->pad_left};
-    if (take_in_place(&grid, &at, first_k, depth, run, tile)) return;
+    const ls_tap_origin at = {n, (ptrdiff_t)(p * s->stride_height) - (ptrdiff_t)s->pad_top,
+                              (ptrdiff_t)(q * s->stride_width) - (ptrdiff_t)s->pad_left};
+    if (LS_HOST(take_in_place)(&grid, &at, first_k, depth, run, tile)) return;
     take_patches(operands, first, first_k, depth, buffer, run, tile);
 }
 
@@ -311,12 +207,12 @@ static void take_gradients(const void *operands, const ls_row_at *first, size_t 
 {
     const remainder_job *j = operands;
     const ls_conv_shape *s = &j->args->shape;
-    const tap_grid grid = {j->args->dy, s->out_height, s->out_width, s->filters,
-                           j->column.tap_count, -1, 1};
+    const ls_tap_grid grid = {j->args->dy, s->out_height, s->out_width, s->filters,
+                              j->column.tap_count, -1, 1};
     const size_t n = first->group / j->row.place_count, i = first->group - n * j->row.place_count;
-    const tap_origin at = {n, (ptrdiff_t)(j->row.first_out + i),
-                           (ptrdiff_t)(j->column.first_out + first->within)};
-    if (take_in_place(&grid, &at, first_k, depth, run, tile)) return;
+    const ls_tap_origin at = {n, (ptrdiff_t)(j->row.first_out + i),
+                              (ptrdiff_t)(j->column.first_out + first->within)};
+    if (LS_HOST(take_in_place)(&grid, &at, first_k, depth, run, tile)) return;
     copy_gradients(operands, first, first_k, depth, buffer, run, tile);
 }
 

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/* in_place.h -- the runs of a convolution's tile that reads its image where it lies.
+ *
+ * A tile whose rows are places of one row of the result reads, through one tap, places of one row
+ * of the image behind A, `step` apart. The next tap reads the image one place further right (in the
+ * forward product) or left (for the input gradient). Of two rows of taps and three of the tile:
+ *
+ *      tap columns 0 1 2             image row     . . . x x x
+ *      tile at the left border       tile row 0    0 1 2             tap 0 is padding: NOT_FIRST
+ *                                    tile row 1      0 1 2
+ *                                    tile row 2        0 1 2
+ *
+ * So a tile is a run per tap and per stretch of taps whose numbers follow each other in memory;
+ * a tap that is padding for all its rows is skipped, as is a whole row of taps above or below the
+ * image. Nothing is copied and no zero is multiplied.
+ */
+#ifndef LS_KERNELS_HOST_IN_PLACE_H
+#define LS_KERNELS_HOST_IN_PLACE_H
+
+#include "kernels/host/tile.h"
+
+typedef struct {
+    const float *image;
+    size_t height, width, depth;       /* of the image: rows, places, floats of a place */
+    size_t tap_columns;
+    ptrdiff_t direction;               /* of taps in the image, rows and columns: 1 or -1 */
+    size_t step;
+} ls_tap_grid;
+
+/* What a tile's first row reads through the first tap: may lie outside the image. */
+typedef struct {
+    size_t sample;
+    ptrdiff_t row, column;
+} ls_tap_origin;
+
+/* Give the tile, of tile->rows rows at `at`, its A and the runs of k [first_k, first_k + depth).
+ * False: this takes runs that there are none for, or too many; then the tile's part of A must be
+ * copied. */
+bool LS_HOST(take_in_place)(const ls_tap_grid *grid, const ls_tap_origin *at, size_t first_k,
+                            size_t depth, ls_tile_run *run, ls_tile *tile);
+
+#endif
