@@ -14,6 +14,7 @@
 #include <limits.h>
 
 #include "kernels/cuda/table.h"
+#include "kernels/pooled.h"
 
 #define SLOT(op) .op = ls_##op##_cuda,
 static const ls_kernels table = { .name = "cuda", LS_KERNELS(SLOT) };
@@ -178,21 +179,13 @@ ls_status ls_average_pool_gradient_cuda(ls_stream *stream, const ls_average_pool
 
 ls_status ls_pooled_conv_forward_cuda(ls_stream *stream, const ls_pooled_conv_forward_args *args)
 {
-    LS_TRY(ls_conv_forward_cuda(stream, &args->conv));
-    return ls_max_pool_cuda(stream, &args->pool);
+    return ls_pooled_conv_forward_in_turn(&table, stream, args);
 }
 
 ls_status ls_pooled_weight_gradient_cuda(ls_stream *stream,
                                          const ls_pooled_weight_gradient_args *args)
 {
-    const ls_conv_weight_gradient_args *conv = &args->conv;
-    LS_TRY(ls_max_pool_gradient_cuda(stream, &args->pool));
-    LS_TRY(ls_conv_weight_gradient_cuda(stream, conv));
-    if (args->db == NULL) return LS_OK;
-    return ls_batch_sum_cuda(stream, &(ls_batch_sum_args){
-        .height = conv->shape.out_height, .width = conv->shape.out_width,
-        .channels = conv->shape.filters, .fold = conv->fold, .x = conv->dy, .out = args->db,
-        .piece_stride = conv->piece_stride });
+    return ls_pooled_weight_gradient_in_turn(&table, stream, args);
 }
 
 /* -- losses ----------------------------------------------------------------------------------- */

@@ -21,8 +21,7 @@
 #include <string.h>
 
 #include "kernels/host/fold_rows.h"
-#include "kernels/host/host.h"
-#include LS_SIMD
+#include "kernels/host/lanes.h"
 
 #define INLINE static inline __attribute__((always_inline)) /* with its constants, into the loop */
 
@@ -50,55 +49,44 @@ typedef struct {
  * `at` on, counted in floats from the slice's first. */
 typedef void chain_fn(const slice *s, size_t at, size_t count, size_t c, size_t lanes);
 
-INLINE ls_vec load(const float *p, size_t lanes)
-{
-    return lanes < LS_LANES ? ls_vec_load_part(p, lanes) : ls_vec_load(p);
-}
-
-INLINE void store(float *p, ls_vec v, size_t lanes)
-{
-    if (lanes < LS_LANES) {
-        ls_vec_store_part(p, v, lanes);
-    } else {
-        ls_vec_store(p, v);
-    }
-}
-
 /* x */
 INLINE void add_values(const slice *s, size_t at, size_t count, size_t c, size_t lanes)
 {
-    ls_vec sum = load(s->out[0] + c, lanes);
+    ls_vec sum = ls_vec_load_lanes(s->out[0] + c, lanes);
     for (size_t p = 0; p < count; p++) {
-        sum = ls_vec_add(sum, load(s->x + at + p * s->stride + c, lanes));
+        sum = ls_vec_add(sum, ls_vec_load_lanes(s->x + at + p * s->stride + c, lanes));
     }
-    store(s->out[0] + c, sum, lanes);
+    ls_vec_store_lanes(s->out[0] + c, sum, lanes);
 }
 
 /* (x - mean) squared */
 INLINE void add_squares(const slice *s, size_t at, size_t count, size_t c, size_t lanes)
 {
     const ls_vec minus_mean = ls_vec_load(s->minus_mean + c);
-    ls_vec sum = load(s->out[0] + c, lanes);
+    ls_vec sum = ls_vec_load_lanes(s->out[0] + c, lanes);
     for (size_t p = 0; p < count; p++) {
-        const ls_vec d = ls_vec_add(load(s->x + at + p * s->stride + c, lanes), minus_mean);
+        const ls_vec x = ls_vec_load_lanes(s->x + at + p * s->stride + c, lanes);
+        const ls_vec d = ls_vec_add(x, minus_mean);
         sum = ls_vec_fma(d, d, sum);
     }
-    store(s->out[0] + c, sum, lanes);
+    ls_vec_store_lanes(s->out[0] + c, sum, lanes);
 }
 
 /* dy, and dy * xhat */
 INLINE void add_gradients(const slice *s, size_t at, size_t count, size_t c, size_t lanes)
 {
     const ls_vec minus_mean = ls_vec_load(s->minus_mean + c), inv = ls_vec_load(s->inv + c);
-    ls_vec sum = load(s->out[0] + c, lanes), product = load(s->out[1] + c, lanes);
+    ls_vec sum = ls_vec_load_lanes(s->out[0] + c, lanes);
+    ls_vec product = ls_vec_load_lanes(s->out[1] + c, lanes);
     for (size_t p = 0; p < count; p++) {
-        const ls_vec dy = load(s->dy + at + p * s->stride + c, lanes);
-        const ls_vec d = ls_vec_add(load(s->x + at + p * s->stride + c, lanes), minus_mean);
+        const ls_vec dy = ls_vec_load_lanes(s->dy + at + p * s->stride + c, lanes);
+        const ls_vec x = ls_vec_load_lanes(s->x + at + p * s->stride + c, lanes);
+        const ls_vec d = ls_vec_add(x, minus_mean);
         sum = ls_vec_add(sum, dy);
         product = ls_vec_fma(dy, ls_vec_mul(d, inv), product);
     }
-    store(s->out[0] + c, sum, lanes);
-    store(s->out[1] + c, product, lanes);
+    ls_vec_store_lanes(s->out[0] + c, sum, lanes);
+    ls_vec_store_lanes(s->out[1] + c, product, lanes);
 }
 
 /* `count` places, all channels, word by word: the words' chains overlap. */

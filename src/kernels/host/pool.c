@@ -16,9 +16,9 @@
  */
 #include <string.h>
 
+#include "kernels/host/lanes.h"
 #include "kernels/host/pool.h"
 #include "kernels/host/ranges.h"
-#include LS_SIMD
 
 #define INLINE static inline __attribute__((always_inline)) /* with its constants, into the loop */
 
@@ -61,20 +61,6 @@ static inline bool is_whole_square(const ls_pool_shape *s, window v)
 
 static const window square = { .row = { 0, 2 }, .column = { 0, 2 } };
 
-INLINE ls_vec load(const float *p, size_t lanes)
-{
-    return lanes < LS_LANES ? ls_vec_load_part(p, lanes) : ls_vec_load(p);
-}
-
-INLINE void store(float *p, ls_vec v, size_t lanes)
-{
-    if (lanes < LS_LANES) {
-        ls_vec_store_part(p, v, lanes);
-    } else {
-        ls_vec_store(p, v);
-    }
-}
-
 INLINE ls_bytes load_bytes(const uint8_t *p, size_t lanes)
 {
     uint8_t all[LS_LANES] = { 0 };
@@ -110,19 +96,19 @@ static steps steps_of(const ls_pool_shape *s)
 /* One window for a word of channels; x is its first valid place's first channel. */
 INLINE void pool_word(steps step, window v, const float *x, size_t lanes, float *y, uint8_t *place)
 {
-    ls_vec largest = load(x, lanes);
+    ls_vec largest = ls_vec_load_lanes(x, lanes);
     ls_bytes stood = ls_bytes_set((int)(v.row.begin * step.window_width + v.column.begin));
     for (size_t i = v.row.begin; i < v.row.end; i++) {
         for (size_t j = v.column.begin; j < v.column.end; j++) {
             const size_t at = (i - v.row.begin) * step.below + (j - v.column.begin) * step.beside;
-            const ls_vec met = load(x + at, lanes);
+            const ls_vec met = ls_vec_load_lanes(x + at, lanes);
             const ls_mask replaces = ls_vec_replaces(met, largest);
             largest = ls_vec_select(replaces, met, largest);
             stood = ls_bytes_select(replaces, ls_bytes_set((int)(i * step.window_width + j)),
                                     stood);
         }
     }
-    store(y, largest, lanes);
+    ls_vec_store_lanes(y, largest, lanes);
     store_bytes(place, stood, lanes);
 }
 
@@ -196,11 +182,12 @@ INLINE void give_word(output o, int place, size_t columns, bool adds, size_t lan
                       size_t beside)
 {
     const ls_vec zero = ls_vec_zero();
-    ls_vec gradient = load(o.dy, lanes);
+    ls_vec gradient = ls_vec_load_lanes(o.dy, lanes);
     fetch_ahead(o.dy);
     if (o.relu_y != NULL) {
         fetch_ahead(o.relu_y);
-        gradient = ls_vec_select(ls_vec_positive(load(o.relu_y, lanes)), gradient, zero);
+        const ls_vec y = ls_vec_load_lanes(o.relu_y, lanes);
+        gradient = ls_vec_select(ls_vec_positive(y), gradient, zero);
     }
     gradient = ls_vec_add(gradient, zero); /* stored, it is a chain of one term: -0 becomes +0 */
     const ls_bytes chosen = load_bytes(o.place, lanes);
@@ -208,7 +195,7 @@ INLINE void give_word(output o, int place, size_t columns, bool adds, size_t lan
         float *to = dx + j * beside;
         const ls_mask here = ls_bytes_equal(chosen, ls_bytes_set(place + (int)j));
         const ls_vec part = ls_vec_select(here, gradient, zero);
-        store(to, adds ? ls_vec_add(load(to, lanes), part) : part, lanes);
+        ls_vec_store_lanes(to, adds ? ls_vec_add(ls_vec_load_lanes(to, lanes), part) : part, lanes);
     }
 }
 

@@ -18,6 +18,7 @@
 #include "kernels/host/fold_rows.h"
 #include "kernels/host/pool.h"
 #include "kernels/host/weight_gradient.h"
+#include "kernels/pooled.h"
 #include LS_SIMD
 
 typedef struct {
@@ -116,19 +117,6 @@ static float *room(const job *j)
     return places >= slices + leaves * columns ? j->sums + slices * s->filters : NULL;
 }
 
-/* Windows that overlap: by way of memory. */
-static ls_status one_by_one(ls_stream *stream, const ls_pooled_weight_gradient_args *args)
-{
-    const ls_conv_weight_gradient_args *conv = &args->conv;
-    LS_TRY(LS_HOST(max_pool_gradient)(stream, &args->pool));
-    LS_TRY(LS_HOST(conv_weight_gradient)(stream, conv));
-    if (args->db == NULL) return LS_OK;
-    return LS_HOST(batch_sum)(stream, &(ls_batch_sum_args){
-        .height = conv->shape.out_height, .width = conv->shape.out_width,
-        .channels = conv->shape.filters, .fold = conv->fold, .x = conv->dy, .out = args->db,
-        .piece_stride = conv->piece_stride });
-}
-
 ls_status LS_HOST(pooled_weight_gradient)(ls_stream *stream,
                                           const ls_pooled_weight_gradient_args *args)
 {
@@ -136,7 +124,7 @@ ls_status LS_HOST(pooled_weight_gradient)(ls_stream *stream,
     const ls_fold *fold = args->conv.fold;
     const size_t rows = ls_slice_rows(shape->out_width);
     if (ls_max_pool_windows_overlap(&args->pool.shape) || shape->out_width > LS_SLICE_PLACES) {
-        return one_by_one(stream, args);
+        return ls_pooled_weight_gradient_in_turn(&LS_HOST(kernels), stream, args);
     }
     if (fold->leaf_count == 0) return LS_OK;
     job j = { .args = args, .sums = args->pool.dx };

@@ -9,6 +9,7 @@
  * the chain over its places inside the input, in the same order, by their number; its gradient is
  * shared out in equal parts.
  */
+#include "kernels/pooled.h"
 #include "kernels/reference/reference.h"
 
 /* The row or column of the input under place `i` of the window at output `out`; outside the input
@@ -161,19 +162,11 @@ ls_status ls_average_pool_gradient_reference(ls_stream *stream,
 ls_status ls_pooled_conv_forward_reference(ls_stream *stream,
                                            const ls_pooled_conv_forward_args *args)
 {
-    LS_TRY(ls_conv_forward_reference(stream, &args->conv));
-    return ls_max_pool_reference(stream, &args->pool);
+    return ls_pooled_conv_forward_in_turn(&ls_kernels_reference, stream, args);
 }
 
 ls_status ls_pooled_weight_gradient_reference(ls_stream *stream,
                                               const ls_pooled_weight_gradient_args *args)
 {
-    const ls_conv_weight_gradient_args *conv = &args->conv;
-    LS_TRY(ls_max_pool_gradient_reference(stream, &args->pool));
-    LS_TRY(ls_conv_weight_gradient_reference(stream, conv));
-    if (args->db == NULL) return LS_OK;
-    return ls_batch_sum_reference(stream, &(ls_batch_sum_args){
-        .height = conv->shape.out_height, .width = conv->shape.out_width,
-        .channels = conv->shape.filters, .fold = conv->fold, .x = conv->dy, .out = args->db,
-        .piece_stride = conv->piece_stride });
+    return ls_pooled_weight_gradient_in_turn(&ls_kernels_reference, stream, args);
 }

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/* lanes.h -- a vector word, or the first lanes of one at the end of a row.
+ *
+ * `lanes` is a constant where a loop runs over whole words: the test costs nothing there.
+ */
+#ifndef LS_KERNELS_HOST_LANES_H
+#define LS_KERNELS_HOST_LANES_H
+
+#include "kernels/host/host.h"
+#include LS_SIMD
+
+/* Lanes beyond the first `lanes` are +0. */
+static inline __attribute__((always_inline)) ls_vec ls_vec_load_lanes(const float *p, size_t lanes)
+{
+    return lanes < LS_LANES ? ls_vec_load_part(p, lanes) : ls_vec_load(p);
+}
+
+static inline __attribute__((always_inline)) void ls_vec_store_lanes(float *p, ls_vec v,
+                                                                     size_t lanes)
+{
+    if (lanes < LS_LANES) {
+        ls_vec_store_part(p, v, lanes);
+    } else {
+        ls_vec_store(p, v);
+    }
+}
+
+#endif
