@@ -132,20 +132,30 @@ static void end_file(FILE *file, size_t bytes)
     if (fclose(file) != 0) abort();
 }
 
-/* `samples` rows of NUMBERS floats (bytes 4) or doubles (8): zeros, but for the last row. */
-static void write_numbers(const char *name, size_t samples, size_t bytes)
+/* A file that has its header and nothing else yet. */
+static FILE *begin_file(const char *name, const char *type, const char *shape)
 {
     char path[1024], header[HEADER + 1];
     snprintf(path, sizeof path, "%s/%s", getenv("LARGE_FOLDER"), name);
     FILE *file = fopen(path, "wb");
     if (!file) abort();
     snprintf(header, sizeof header, "%-*s", HEADER, "");
-    const int chars = snprintf(header + 10, 100, "{'descr': '<f%zu', 'fortran_order': False, "
-                               "'shape': (%zu, %d), }", bytes, samples, NUMBERS);
+    const int chars = snprintf(header + 10, 110, "{'descr': '%s', 'fortran_order': False, "
+                               "'shape': (%s), }", type, shape);
     header[10 + chars] = ' ';
     memcpy(header, "\x93NUMPY\x01\x00\x76\x00", 10);
     header[HEADER - 1] = '\n';
     write_at(file, 0, header, HEADER);
+    return file;
+}
+
+/* `samples` rows of NUMBERS floats (bytes 4) or doubles (8): zeros, but for the last row. */
+static void write_numbers(const char *name, size_t samples, size_t bytes)
+{
+    char type[16], shape[64];
+    snprintf(type, sizeof type, "<f%zu", bytes);
+    snprintf(shape, sizeof shape, "%zu, %d", samples, NUMBERS);
+    FILE *file = begin_file(name, type, shape);
     for (int i = 0; i < NUMBERS; i++) {
         const double wide = 0.1 * i;
         const float narrow = (float)wide;
@@ -181,17 +191,10 @@ static int read_numbers(const char *name, size_t samples)
 
 static void write_labels(const char *name, size_t samples)
 {
-    char path[1024], header[HEADER + 1];
-    snprintf(path, sizeof path, "%s/%s-y.npy", getenv("LARGE_FOLDER"), name);
-    FILE *file = fopen(path, "wb");
-    if (!file) abort();
-    snprintf(header, sizeof header, "%-*s", HEADER, "");
-    const int chars = snprintf(header + 10, 100, "{'descr': '|u1', 'fortran_order': False, "
-                               "'shape': (%zu,), }", samples);
-    header[10 + chars] = ' ';
-    memcpy(header, "\x93NUMPY\x01\x00\x76\x00", 10);
-    header[HEADER - 1] = '\n';
-    write_at(file, 0, header, HEADER);
+    char labels[64], shape[64];
+    snprintf(labels, sizeof labels, "%s-y.npy", name);
+    snprintf(shape, sizeof shape, "%zu,", samples);
+    FILE *file = begin_file(labels, "|u1", shape);
     end_file(file, HEADER + samples);
 }
 
