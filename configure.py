@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: MIT
 """configure.py -- writes build.ninja, which is committed: nobody needs Python to build.
 
-The output is flat and complete. Every source is listed below by name, nothing is looked for on
-the machine, and the same lists give the same bytes. Presets are parallel trees in one file,
-chosen by target and not by configuring again:
+The output is flat and complete. sources.py lists every source by name, nothing is looked for on
+the machine, and the same lists give the same bytes. Here is what is done with a file of each
+list. Presets are parallel trees in one file, chosen by target and not by configuring again:
 
     build/host   -O3 -g, what users run         build/static  the host objects, linked statically
     build/asan   address + undefined behaviour  build/tsan    data races
@@ -15,120 +15,20 @@ meant to be edited by hand; this program keeps the one it finds in build.ninja. 
 that runs this program from ninja: a checkout gives no promise about file times, and a build must
 not start by asking for Python.
 
+The file is written in the order of body(): flags and rules; then for each preset its library,
+program, test support, virtual GPU and tests; then all that has CUDA; then the targets to ask for.
+Each function below adds its build statements to the list `out`, one text a statement.
+
     python3 configure.py            write build.ninja
     python3 configure.py --check    compare all but the toolchain paragraph; 1 if they differ
 """
 
 import sys
 
-# -- sources: src/<folder>/<name>.c ------------------------------------------------------------
-SOURCES = {
-    "": "cores crc32c nearest page planes pool sha256 status thread wait",
-    "device": "device host host_room paper pcie ring_order topology",
-    "kernels": "arena batchnorm check elementwise fold kernels loss row_merge",
-    "kernels/reference": ("activation arena batch_sum batchnorm conv decode dropout format16 gemm "
-                          "loss pool shard_sums table tensors whole"),
-    "collectives": ("all_reduce bucket comm comm_create gather ledger link overdue "
-                    "reduce_direct reduce_ring rendezvous ring ring_describe tree"),
-    "io": ("augment augment_pixels batch_slot checkpoint checkpoint_header csv data_file dataset "
-           "dataset_cifar dataset_csv dataset_digits dataset_idx dataset_npy dataset_read "
-           "dataset_report dataset_scale dataset_spec json new_file pipeline png run_folder "
-           "sample_cache sampler"),
-    "train": ("apply backward best builtin callbacks class_weights compare config config_schedule "
-              "config_value environment evaluate explain folder forward gradient_plan guard input "
-              "loss machine memory metrics model_describe model_init model_ops model_options "
-              "model_parameters model_parse model_shapes model_words nonfinite normalize "
-              "optimizer rank replica replica_layout resume rules schedule scores state "
-              "state_text step storage trainer"),
-    # without main.c, which is not part of the library
-    "cli": ("bench bench_allreduce bench_cases bench_exchange bench_kernel_run bench_kernels "
-            "bench_peak bench_step console contact_sheet data devices eval glyph ladder options "
-            "predict report rung_batch rung_bits rung_speed scratch_folder show signals train "
-            "verify"),
-}
-# One micro-kernel source per op, compiled once per instruction set (src/kernels/host/host.h).
-HOST_KERNELS = ("activation arena batch_sum batchnorm batchnorm_sums conv decode dropout "
-                "format16 gemm in_place loss patch peak pool pooled_forward pooled_gradient "
-                "product table tensors tile weight_gradient whole windows")
-# A build links one of these: what chooses at run time, and the sets of kernels it chooses among.
-HOST_TABLES = {
-    "x86_64": (["kernels/host/cpu", "cpu_bytes_x86_64"], ["portable", "avx2", "avx512"]),
-    "portable": (["kernels/host/cpu_portable", "cpu_bytes_portable"], ["portable"]),
-}
-# A build links one of these as well: the CUDA backend, or what says that there is none.
-GPU_SOURCES = {
-    "cuda": ["device/cuda", "device/cuda_context", "device/cuda_driver", "device/cuda_facts",
-             "device/cuda_marks", "device/cuda_module", "device/cuda_probe",
-             "device/cuda_probe_child", "device/cuda_speed", "kernels/cuda/launch",
-             "kernels/cuda/launch_arena", "kernels/cuda/launch_batch",
-             "kernels/cuda/launch_batchnorm",
-             "kernels/cuda/launch_elements", "kernels/cuda/launch_product"],
-    "absent": ["device/cuda_absent", "kernels/cuda_absent"],
-}
-# Device code: src/<name>.cu. The ops' kernels, and the link probe's.
-CUDA_KERNELS = [f"kernels/cuda/{name}" for name in (
-    "activation arena batch_sum batchnorm conv decode dropout format16 gemm loss pool shard_sums "
-    "tensors weight_gradient whole").split()]
-CUDA_PROBE = "device/probe"
-# What src/embed.S includes.
-EMBEDDED = [
-    "src/data/digits.csv",
-    "src/models/cifar10-cnn.model",
-    "src/models/digits-cnn.model",
-    "src/models/linear.model",
-    "src/models/mlp.model",
-    "src/models/mnist-mlp.model",
-    "src/models/resnet18.model",
-    "src/models/resnet20.model",
-    "src/models/resnet50.model",
-]
-
-# -- the virtual GPU: tests/vgpu/<name>.c; driver_* around the interpreter ptx_* -----------------
-VGPU = ("driver_call driver_config driver_copy driver_device driver_error driver_event "
-        "driver_handle driver_launch driver_memory driver_module driver_order driver_stream "
-        "ptx_access ptx_check ptx_collective ptx_execute ptx_instruction ptx_kernel ptx_lex "
-        "ptx_memory ptx_parse ptx_pressure ptx_program ptx_rows ptx_run ptx_symbol ptx_table")
-
-# -- tests: tests/support/<name>.c, tests/unit/<name>.c ----------------------------------------
-TEST_SUPPORT = ("conformance convolution data_folder faulty_device fresh_process gpu_arrays "
-                "gpu_machines late_device machines naive network normalisation product program "
-                "ranks reduction reference residual stored_png training virtual_driver "
-                "virtual_machine")
-# check, check-asan, check-tsan
-TESTS = ("test_activation test_all_reduce test_allocations test_arena test_augment test_batch_sum "
-         "test_batchnorm test_bench test_broken_data test_bucket test_callbacks test_checkpoint "
-         "test_cifar10 test_cifar100 test_cli test_config test_contact_sheet test_conv "
-         "test_crc32c test_csv test_dataset test_decode test_device test_dropout test_faults "
-         "test_fold test_format16 test_gemm test_gradient_plan test_gradients test_guard test_idx "
-         "test_input test_json test_kernels test_late_streams test_link test_loss test_memory "
-         "test_metrics test_model test_model_graph test_nearest test_network_gradients "
-         "test_normalize test_npy test_numerics test_optimizer test_pcie test_pipeline "
-         "test_planes test_png test_pool test_pooled test_protocol test_residual test_resume "
-         "test_ring test_ring_order test_run_folder test_sample_cache test_sampler test_schedule "
-         "test_semantics test_sha256 test_shard_sums test_status test_tensors test_thread "
-         "test_topology test_tree test_unused test_vgpu_driver test_vgpu_launch test_vgpu_order "
-         "test_vgpu_ptx test_weights test_whole")
-# check only: whole trainings, too slow under a sanitizer
-TESTS_HOST = ("test_golden test_golden_layers test_golden_resnet test_lockstep test_npy_large")
-# check-long: exhaustive sweeps
-TESTS_LONG = ("long_all_reduce long_conv long_gemm long_kills long_learning long_lockstep "
-              "long_numerics long_residual long_resnet")
-# These run the program itself, $LOCKSTEP.
-TESTS_OF_PROGRAM = "test_bench test_cli long_kills"
-# These open the virtual GPU, $LOCKSTEP_VGPU_LIBRARY, or link what it is made of.
-TESTS_OF_VGPU = "test_vgpu_driver test_vgpu_launch test_vgpu_order test_vgpu_ptx"
-
-# check-cuda, check-cuda-asan, check-cuda-tsan: on the virtual GPU
-TESTS_CUDA = ("test_cuda_batchnorm test_cuda_collectives test_cuda_conformance test_cuda_decode "
-              "test_cuda_device test_cuda_elements test_cuda_format16 test_cuda_products "
-              "test_cuda_resnet test_cuda_tensors test_cuda_train test_cuda_waits")
-# check-cuda-long; the second list also with sanitizers
-TESTS_CUDA_LONG = "long_cuda_collectives long_cuda_faults"
-TESTS_CUDA_LONG_ALL = "long_cuda_steps"
-# Functions that a test puts its own in the place of.
-REPLACED = {"test_allocations": "malloc calloc realloc aligned_alloc strdup free",
-            "test_cuda_collectives": "ls_link_send_begin ls_link_recv_begin",
-            "test_cuda_waits": "ls_stream_wait ls_link_send_begin ls_link_recv_begin"}
+from sources import (
+    CUDA_KERNELS, CUDA_PROBE, EMBEDDED, GPU_SOURCES, HOST_KERNELS, HOST_TABLES, REPLACED, SOURCES,
+    TESTS, TESTS_CUDA, TESTS_CUDA_LONG, TESTS_CUDA_LONG_ALL, TESTS_HOST, TESTS_LONG,
+    TESTS_OF_PROGRAM, TESTS_OF_VGPU, TEST_SUPPORT, VGPU)
 
 TOOLCHAIN_BEGIN = "# -- toolchain: all that may differ on your machine; edit by hand "
 TOOLCHAIN_END = "# -- end of toolchain "
@@ -242,7 +142,7 @@ def library(p, out):
     obj = f"build/{p}/obj"
     objects = []
     for folder, names in SOURCES.items():
-        for name in names.split():
+        for name in names:
             stem = f"{folder}/{name}" if folder else name
             out.append(edge(f"{obj}/{stem}.o", f"cc_{p}", [f"src/{stem}.c"]))
             objects.append(f"{obj}/{stem}.o")
@@ -256,13 +156,13 @@ def library(p, out):
         out.append(edge(f"build/{p}/libgpu_{kind}.a", "ar",
                         [f"{obj}/{stem}.o" for stem in stems] + image))
     for isa in HOST_TABLES["x86_64"][1]:
-        for name in HOST_KERNELS.split():
+        for name in HOST_KERNELS:
             out.append(edge(f"{obj}/kernels/host/{isa}/{name}.o", f"cc_{p}",
                             [f"src/kernels/host/{name}.c"],
                             more=f"$isa_{isa} -DLS_ISA={isa} "
                                  f"-DLS_SIMD='\"kernels/host/simd_{isa}.h\"'"))
     for table, (choosers, isas) in HOST_TABLES.items():
-        host = [f"{obj}/kernels/host/{i}/{n}.o" for i in isas for n in HOST_KERNELS.split()]
+        host = [f"{obj}/kernels/host/{i}/{n}.o" for i in isas for n in HOST_KERNELS]
         for stem in choosers:
             out.append(edge(f"{obj}/{stem}.o", f"cc_{p}", [f"src/{stem}.c"]))
             host.append(f"{obj}/{stem}.o")
@@ -278,16 +178,15 @@ def archives(p, gpu="absent"):
 def image(out):
     """The device code: two PTX texts and a fatbin for each .cu file, and the object with all."""
     files = []
-    for stem in CUDA_KERNELS + [CUDA_PROBE]:
+    for stem in [f"kernels/cuda/{name}" for name in CUDA_KERNELS] + [CUDA_PROBE]:
         there = f"build/cuda/obj/{stem}"
         for name, target in ("low", "$cuda_low"), ("80", "80"):
             out.append(edge(f"{there}.{name}.ptx", "ptx", [f"src/{stem}.cu"], target=target))
         texts = [f"{there}.low.ptx", f"{there}.80.ptx"]
         out.append(edge(f"{there}.fatbin", "fatbin", texts, stem=there))
         files += texts + [f"{there}.fatbin"]
-    names = ",".join(stem.split("/")[-1] for stem in CUDA_KERNELS)
     out.append(edge("build/cuda/obj/embed_cuda.o", "as_cuda", ["src/embed_cuda.S"], files,
-                    kernels=names))
+                    kernels=",".join(CUDA_KERNELS)))
 
 
 def fresh_ptx(out):
@@ -303,7 +202,7 @@ def fresh_ptx(out):
 
 def replaced(name):
     """The linker's options for the functions that a test replaces."""
-    return "".join(f" -Wl,--wrap={function}" for function in REPLACED.get(name, "").split())
+    return "".join(f" -Wl,--wrap={function}" for function in REPLACED.get(name, []))
 
 
 def cuda(p, out):
@@ -312,8 +211,8 @@ def cuda(p, out):
     vgpu_library, stamps, long_stamps = f"build/{p}/vgpu/libcuda.so.1", [], []
     out.append(edge(f"{folder}/lockstep", f"link_{p}", [f"build/{p}/obj/cli/main.o"]
                     + archives(p, "cuda"), libs="-ldl"))
-    long_names = (TESTS_CUDA_LONG.split() if p == "host" else []) + TESTS_CUDA_LONG_ALL.split()
-    for name in TESTS_CUDA.split() + long_names:
+    long_names = (TESTS_CUDA_LONG if p == "host" else []) + TESTS_CUDA_LONG_ALL
+    for name in TESTS_CUDA + long_names:
         program = f"{folder}/tests/{name}"
         out.append(edge(f"{program}.o", f"cc_{p}", [f"tests/unit/{name}.c"],
                         more="-Itests $cmocka_cflags -isystem $cuda_home/include "
@@ -339,7 +238,7 @@ def cuda(p, out):
 def vgpu(p, out):
     """The virtual GPU: an archive for tests of its parts, and the library that programs open."""
     objects = []
-    for name in VGPU.split():
+    for name in VGPU:
         objects.append(f"build/{p}/vgpu/{name}.o")
         out.append(edge(objects[-1], f"cc_{p}", [f"tests/vgpu/{name}.c"],
                         more="-fPIC -fvisibility=hidden"))
@@ -350,9 +249,9 @@ def vgpu(p, out):
 def tests(p, names, out):
     """Programs of preset p and their stamps; returns the stamps."""
     folder, stamps = f"build/{p}/tests", []
-    for name in names.split():
-        program, of_program = f"{folder}/{name}", name in TESTS_OF_PROGRAM.split()
-        of_vgpu, vgpu_library = name in TESTS_OF_VGPU.split(), f"build/{p}/vgpu/libcuda.so.1"
+    for name in names:
+        program, of_program = f"{folder}/{name}", name in TESTS_OF_PROGRAM
+        of_vgpu, vgpu_library = name in TESTS_OF_VGPU, f"build/{p}/vgpu/libcuda.so.1"
         out.append(edge(f"{program}.o", f"cc_{p}", [f"tests/unit/{name}.c"],
                         more="-Itests $cmocka_cflags"))
         out.append(edge(program, f"link_{p}", [f"{program}.o", f"build/{p}/libsupport.a"]
@@ -367,7 +266,7 @@ def tests(p, names, out):
 
 def support(p, out):
     objects = []
-    for name in TEST_SUPPORT.split():
+    for name in TEST_SUPPORT:
         objects.append(f"build/{p}/tests/support/{name}.o")
         out.append(edge(objects[-1], f"cc_{p}", [f"tests/support/{name}.c"],
                         more="-Itests $cmocka_cflags"))
@@ -398,7 +297,7 @@ def body():
     out.append(edge("check-cuda-long", "phony", long_stamps))
     out.append(edge("cuda", "phony", ["build/cuda/lockstep"]))
     out.append(edge("gpu-tests", "phony", ["build/cuda/lockstep"]
-                    + [f"build/cuda/tests/{name}" for name in TESTS_CUDA.split()]))
+                    + [f"build/cuda/tests/{name}" for name in TESTS_CUDA]))
     out.append(edge("check-gpu", "gpu", ["gpu-tests"]))
     main = ["build/host/lockstep"]
     out.append(edge("build/static/lockstep", "link_static",
