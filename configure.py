@@ -28,7 +28,7 @@ import sys
 from sources import (
     CUDA_KERNELS, CUDA_PROBE, EMBEDDED, GPU_SOURCES, HOST_KERNELS, HOST_TABLES, REPLACED, SOURCES,
     TESTS, TESTS_CUDA, TESTS_CUDA_LONG, TESTS_CUDA_LONG_ALL, TESTS_HOST, TESTS_LONG,
-    TESTS_OF_PROGRAM, TESTS_OF_VGPU, TEST_SUPPORT, VGPU)
+    TESTS_OF_PROGRAM, TESTS_OF_VGPU, TEST_SUPPORT, TEST_SUPPORT_CUDA, VGPU)
 
 TOOLCHAIN_BEGIN = "# -- toolchain: all that may differ on your machine; edit by hand "
 TOOLCHAIN_END = "# -- end of toolchain "
@@ -209,15 +209,20 @@ def cuda(p, out):
     """The program with CUDA and its tests, of preset p's objects; returns long tests' stamps."""
     folder = "build/cuda" if p == "host" else f"build/cuda-{p}"
     vgpu_library, stamps, long_stamps = f"build/{p}/vgpu/libcuda.so.1", [], []
+    headers = "-Itests $cmocka_cflags -isystem $cuda_home/include"
+    objects = [f"{folder}/tests/support/{name}.o" for name in TEST_SUPPORT_CUDA]
+    for name, target in zip(TEST_SUPPORT_CUDA, objects):
+        out.append(edge(target, f"cc_{p}", [f"tests/support/{name}.c"], more=headers))
+    out.append(edge(f"{folder}/libsupport_cuda.a", "ar", objects))
     out.append(edge(f"{folder}/lockstep", f"link_{p}", [f"build/{p}/obj/cli/main.o"]
                     + archives(p, "cuda"), libs="-ldl"))
     long_names = (TESTS_CUDA_LONG if p == "host" else []) + TESTS_CUDA_LONG_ALL
     for name in TESTS_CUDA + long_names:
         program = f"{folder}/tests/{name}"
         out.append(edge(f"{program}.o", f"cc_{p}", [f"tests/unit/{name}.c"],
-                        more="-Itests $cmocka_cflags -isystem $cuda_home/include "
-                             "-DLS_CUDA_STUB='\"$cuda_home/lib64/stubs/libcuda.so\"'"))
-        out.append(edge(program, f"link_{p}", [f"{program}.o", f"build/{p}/libsupport.a"]
+                        more=headers + " -DLS_CUDA_STUB='\"$cuda_home/lib64/stubs/libcuda.so\"'"))
+        out.append(edge(program, f"link_{p}", [f"{program}.o", f"build/{p}/libsupport.a",
+                                               f"{folder}/libsupport_cuda.a"]
                         + archives(p, "cuda"), libs=f"$cmocka_libs -ldl{replaced(name)}"))
         out.append(edge(f"{program}.ok", "run_cuda_test", [program],
                         [f"{folder}/lockstep", vgpu_library],

@@ -326,6 +326,11 @@ TEST_SUPPORT = """
     virtual_machine
 """.split()
 
+# Support that needs the toolkit's headers.
+TEST_SUPPORT_CUDA = """
+    one_gpu
+""".split()
+
 # check, check-asan, check-tsan
 TESTS = """
     test_activation
@@ -452,9 +457,13 @@ TESTS_CUDA = """
     test_cuda_conformance
     test_cuda_decode
     test_cuda_device
+    test_cuda_driver
     test_cuda_elements
     test_cuda_format16
+    test_cuda_kernels
+    test_cuda_pairs
     test_cuda_products
+    test_cuda_program
     test_cuda_resnet
     test_cuda_tensors
     test_cuda_train

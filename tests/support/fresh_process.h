@@ -33,11 +33,12 @@ void fresh_main(int argc, char **argv, const fresh_case *cases);
  * unsets it). Returns its exit code, 128 + n for signal n; `output` gets the start of what it
  * printed. */
 int fresh_run(const char *name, const char *const *settings, char *output, size_t output_bytes);
+#define WITH(...) ((const char *const[]){ __VA_ARGS__, NULL })
 
 /* The case must hold; what it printed is shown if it does not. */
 void assert_case_at(const char *file, int line, const char *name, const char *const *settings);
 #define assert_case(name, ...)                                                                    \
-    assert_case_at(__FILE__, __LINE__, (name), (const char *const[]){ __VA_ARGS__, NULL })
+    assert_case_at(__FILE__, __LINE__, (name), WITH(__VA_ARGS__))
 
 /* Is the driver the virtual one, which does what settings tell? */
 bool driver_is_virtual(void);

@@ -6,18 +6,26 @@
 #include "support/fresh_process.h"
 #include "support/test.h"
 
-void need_a_gpu(void)
+void need_gpus(int count)
 {
     static const char *why; /* for gcc: what fails jumps out of here */
-    if (ls_cuda_usable_count(&why) > 0) return;
-    if (getenv("LS_REQUIRE_GPU") != NULL) fail_msg("no usable GPU: %s", why);
+    const char *required = getenv("LS_REQUIRE_GPU");
+    const int there = ls_cuda_usable_count(&why);
+    if (there >= count) return;
+    print_message("%d GPUs needed, %d there: %s\n", count, there, why);
+    if (required != NULL && atoi(required) >= count) fail();
     skip();
+}
+
+void need_virtual_driver(void)
+{
+    if (!driver_is_virtual()) skip();
 }
 
 /* The driver is a real one: the case has been run. */
 static bool ran_on_real_gpu(const char *name)
 {
-    need_a_gpu();
+    need_gpus(1);
     if (driver_is_virtual()) return false;
     assert_case(name, "LOCKSTEP_VGPU_SEED=");
     return true;

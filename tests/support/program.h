@@ -13,7 +13,7 @@
 typedef struct {
     int code;               /* exit code; 124 if it was ended after PROGRAM_SECONDS_MAX */
     double seconds;
-    char text[16384];       /* the start of both its outputs */
+    char text[1 << 16];     /* the start of both its outputs */
     char weights[65], optimizer[65], statistics[65]; /* the digests that train prints at its end;
                                                         "" if none */
 } program_run;

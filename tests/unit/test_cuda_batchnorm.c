@@ -297,7 +297,7 @@ static void test_every_op_on_samples_has_the_bits_of_the_reference(void **state)
 static void test_more_channels_than_the_workspace_holds_go_range_by_range(void **state)
 {
     (void)state;
-    need_a_gpu();
+    need_gpus(1);
     assert_case("ranges", "LOCKSTEP_VGPU_SEED=1");
 }
 

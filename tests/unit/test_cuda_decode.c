@@ -82,7 +82,7 @@ static void test_decoding_has_the_bits_of_the_reference(void **state)
 static void test_bytes_may_begin_at_any_address(void **state)
 {
     (void)state;
-    need_a_gpu();
+    need_gpus(1);
     assert_case("bytes anywhere", "LOCKSTEP_VGPU_SEED=1");
 }
 

@@ -659,7 +659,7 @@ static void test_digests_and_merges_have_the_bits_of_the_reference(void **state)
 static void test_a_long_tensors_blocks_are_summed_in_groups(void **state)
 {
     (void)state;
-    need_a_gpu();
+    need_gpus(1);
     assert_case("long tensor", "LOCKSTEP_VGPU_SEED=1");
 }
 

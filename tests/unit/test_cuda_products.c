@@ -313,7 +313,7 @@ static void test_sums_over_samples_have_the_bits_of_the_reference(void **state)
 static void test_long_results_are_summed_range_by_range(void **state)
 {
     (void)state;
-    need_a_gpu();
+    need_gpus(1);
     /* So wide a GPU is not filled by whole tiles: their slices are dealt to many blocks. */
     assert_case("ranges", "LOCKSTEP_VGPU_SM=256");
 }

@@ -12,6 +12,7 @@
 #include <stdio.h>
 
 #include "support/fresh_process.h"
+#include "support/gpu_machines.h"
 #include "support/program.h"
 #include "support/training.h"
 
@@ -116,11 +117,6 @@ static int remove_files(void **state)
     (void)state;
     if (files != NULL) training_destroy(files);
     return 0;
-}
-
-static void need_virtual_driver(void)
-{
-    if (!driver_is_virtual()) skip();
 }
 
 /* -- the same bits ----------------------------------------------------------------------------- */
