@@ -452,6 +452,7 @@ TESTS_OF_VGPU = """
 
 # check-cuda, check-cuda-asan, check-cuda-tsan: on the virtual GPU
 TESTS_CUDA = """
+    test_cuda_arena
     test_cuda_batchnorm
     test_cuda_collectives
     test_cuda_conformance
@@ -461,6 +462,7 @@ TESTS_CUDA = """
     test_cuda_elements
     test_cuda_format16
     test_cuda_kernels
+    test_cuda_loss
     test_cuda_pairs
     test_cuda_products
     test_cuda_program

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "device/cuda.h"
-#include "support/naive.h"
 
 enum { STAGING_BYTES = 20 << 20 };
 
@@ -24,6 +23,12 @@ static void must_hold(bool condition, const char *what)
     if (condition) return;
     (void)fprintf(stderr, "%s\n", what);
     exit(1);
+}
+
+naive_random gpu_random(void)
+{
+    const char *seed = getenv("LOCKSTEP_VGPU_SEED");
+    return (naive_random){ .state = seed == NULL ? 1 : strtoull(seed, NULL, 10) };
 }
 
 void gpu_arrays_open(gpu_arrays *g)

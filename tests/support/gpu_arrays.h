@@ -14,6 +14,7 @@
 
 #include "device/device.h"
 #include "kernels/kernels.h"
+#include "support/naive.h"
 
 enum { GPU_ARRAYS_MAX = 160 };
 
@@ -26,6 +27,8 @@ typedef struct {
     void *memory[GPU_ARRAYS_MAX]; /* device */
     void *host[GPU_ARRAYS_MAX];
 } gpu_arrays;
+
+naive_random gpu_random(void); /* for the data: other numbers for each virtual GPU's seed */
 
 void gpu_arrays_open(gpu_arrays *g);
 void gpu_arrays_close(gpu_arrays *g);

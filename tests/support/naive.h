@@ -23,8 +23,12 @@ uint64_t naive_next(naive_random *random);
 size_t naive_below(naive_random *random, size_t limit); /* 0 .. limit-1 */
 float naive_unit(naive_random *random);                 /* (-1, 1) */
 
-/* What naive_values mixes into ordinary numbers. */
-enum { NAIVE_ZEROS = 1, NAIVE_TINY = 2, NAIVE_HUGE = 4, NAIVE_INFINITE = 8, NAIVE_NAN = 16 };
+/* What naive_values mixes into ordinary numbers. With NAIVE_SMALL no sum of products overflows. */
+enum {
+    NAIVE_ZEROS = 1, NAIVE_TINY = 2, NAIVE_HUGE = 4, NAIVE_INFINITE = 8, NAIVE_NAN = 16,
+    NAIVE_SMALL = NAIVE_ZEROS | NAIVE_TINY,
+    NAIVE_ALL = NAIVE_SMALL | NAIVE_HUGE | NAIVE_INFINITE | NAIVE_NAN
+};
 
 /* A new array of `count` values in (-1, 1), up to an eighth of them of the kinds in `mix`: zeros of
  * either sign, denormals and what is near them, 1e30, infinities, NaN. The caller frees it. */

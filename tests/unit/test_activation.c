@@ -156,7 +156,7 @@ enum { COUNTS = sizeof counts / sizeof counts[0] };
 /* Of values in (-1, 1) every fourth is spread over (-64, 64). */
 static float *spread_values(naive_random *random, size_t count)
 {
-    float *x = naive_values(random, count, 31);
+    float *x = naive_values(random, count, NAIVE_ALL);
     for (size_t i = 0; i < count; i += 4) x[i] *= 64.0f;
     return x;
 }
@@ -164,7 +164,7 @@ static float *spread_values(naive_random *random, size_t count)
 static void check_length(int kind, size_t n, uint64_t seed)
 {
     naive_random random = { seed };
-    float *x = spread_values(&random, n), *dy = naive_values(&random, n, 31);
+    float *x = spread_values(&random, n), *dy = naive_values(&random, n, NAIVE_ALL);
     float *y = malloc(n * sizeof *y), *dx = malloc(n * sizeof *dx);
     float *want = malloc(n * sizeof *want), *want_dx = malloc(n * sizeof *want_dx);
     activate(&all.machine[0], kind, n, x, want);

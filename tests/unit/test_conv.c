@@ -70,7 +70,7 @@ static void test_extents_may_differ_in_both_directions(void **state)
     shape.out_height = 9;
     shape.out_width = 6;
     naive_random n = {.state = 2};
-    convolution c = convolution_of(&n, shape, NAIVE_ZEROS | NAIVE_TINY);
+    convolution c = convolution_of(&n, shape, NAIVE_SMALL);
     convolution_check_twins(&all, &c, whole, true, false);
     convolution_free(&c);
 }
@@ -114,7 +114,7 @@ static void test_weight_gradients_follow_the_fold(void **state)
     naive_random n = {.state = 4};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        convolution c = convolution_of(&n, cases[i].shape, NAIVE_ZEROS | NAIVE_TINY);
+        convolution c = convolution_of(&n, cases[i].shape, NAIVE_SMALL);
         size_t count;
         float *want = run_weight_gradient(&c, &all.machine[0], cases[i].sharing, &count);
         for (int k = 1; k < all.count; k++) {
@@ -209,7 +209,7 @@ static void test_the_reference_is_near_the_exact_convolution(void **state)
     };
     naive_random n = {.state = 6};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
-        convolution c = convolution_of(&n, shapes[i], NAIVE_ZEROS | NAIVE_TINY);
+        convolution c = convolution_of(&n, shapes[i], NAIVE_SMALL);
         check_exact(&all.machine[0], &c);
         convolution_free(&c);
     }

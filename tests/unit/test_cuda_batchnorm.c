@@ -14,15 +14,6 @@
 #include "support/gpu_machines.h"
 #include "support/naive.h"
 
-enum { MIX = NAIVE_ZEROS | NAIVE_TINY };
-
-/* Of the data; another one for each machine. */
-static naive_random random_of_machine(void)
-{
-    const char *seed = getenv("LOCKSTEP_VGPU_SEED");
-    return (naive_random){ .state = seed == NULL ? 1 : strtoull(seed, NULL, 10) };
-}
-
 /* -- samples ----------------------------------------------------------------------------------- */
 
 /* A pass of a rank over a batch. */
@@ -125,7 +116,7 @@ static void check_gradient_sums(const pass_data *p, bool by_shard)
     const size_t pieces = (size_t)p->fold.piece_count * stride;
     /* Of the passes before. */
     naive_random random = { 1 };
-    float *before = naive_values(&random, pieces, MIX);
+    float *before = naive_values(&random, pieces, NAIVE_SMALL);
     float *want_row, *want_dgamma, *want_dbeta;
     ls_batchnorm_gradient_sums_args d = {
         .shape = p->shape, .fold = &p->fold, .statistics = statistics_of(p, p->d_row, by_shard),
@@ -189,22 +180,22 @@ static void check_batch(gpu_arrays *g, naive_random *n, batch b)
 static int case_batches(void)
 {
     static const batch batches[] = {
-        { { 1, 1, 17 }, 20, 8, 1, 0, 1, 0, MIX },
-        { { 1, 1, 68 }, 41, 8, 3, 1, 1, 0, 31 },
-        { { 1, 1, 5 }, 5, 8, 2, 1, 2, 0, MIX },   /* empty shards */
-        { { 6, 6, 5 }, 5, 12, 1, 0, 5, 0, MIX },
+        { { 1, 1, 17 }, 20, 8, 1, 0, 1, 0, NAIVE_SMALL },
+        { { 1, 1, 68 }, 41, 8, 3, 1, 1, 0, NAIVE_ALL },
+        { { 1, 1, 5 }, 5, 8, 2, 1, 2, 0, NAIVE_SMALL },   /* empty shards */
+        { { 6, 6, 5 }, 5, 12, 1, 0, 5, 0, NAIVE_SMALL },
         { { 7, 5, 8 }, 9, 4, 1, 0, 1, 0, 0 },     /* quads, several places to a block */
-        { { 1, 1, 3 }, 2, 64, 1, 0, 1, 0, MIX },
+        { { 1, 1, 3 }, 2, 64, 1, 0, 1, 0, NAIVE_SMALL },
         { { 1, 1, 3 }, 3000, 2, 1, 0, 1, 0, 0 },  /* 2 slices */
-        { { 36, 40, 3 }, 4, 2, 1, 0, 1, 0, MIX }, /* slices of 25 rows, three a shard */
-        { { 3, 1030, 3 }, 2, 1, 1, 0, 1, 0, 31 }, /* a slice is one long row */
-        { { 5, 5, 3 }, 16, 16, 5, 2, 4, 0, MIX },
-        { { 3, 3, 301 }, 8, 8, 1, 0, 1, 0, MIX },  /* a place is more than a block */
+        { { 36, 40, 3 }, 4, 2, 1, 0, 1, 0, NAIVE_SMALL }, /* slices of 25 rows, three a shard */
+        { { 3, 1030, 3 }, 2, 1, 1, 0, 1, 0, NAIVE_ALL }, /* a slice is one long row */
+        { { 5, 5, 3 }, 16, 16, 5, 2, 4, 0, NAIVE_SMALL },
+        { { 3, 3, 301 }, 8, 8, 1, 0, 1, 0, NAIVE_SMALL },  /* a place is more than a block */
         { { 2, 2, 1028 }, 9, 2, 1, 0, 1, 0, 0 },   /* in quads, too */
-        { { 4, 4, 6 }, 0, 8, 1, 0, 1, 0, MIX },
+        { { 4, 4, 6 }, 0, 8, 1, 0, 1, 0, NAIVE_SMALL },
     };
     gpu_arrays g;
-    naive_random n = random_of_machine();
+    naive_random n = gpu_random();
     gpu_arrays_open(&g);
     for (size_t i = 0; i < sizeof batches / sizeof batches[0]; i++) {
         g.shift = i % 3 == 1 ? sizeof(float) : 0;
@@ -219,7 +210,7 @@ static int case_ranges(void)
 {
     const batch b = { { 1, 1, 16400 }, 64, 64, 1, 0, 1, 0, 0 };
     gpu_arrays g;
-    naive_random n = random_of_machine();
+    naive_random n = gpu_random();
     gpu_arrays_open(&g);
     pass_data p = open_pass(&g, &n, &b);
     check_statistics(&p);
@@ -234,8 +225,8 @@ static int case_ranges(void)
 static void check_merges(gpu_arrays *g, naive_random *n, size_t channels, int V, int empty)
 {
     const size_t rows = (size_t)V * 2 * channels;
-    float *row = naive_values(n, rows, 31), *d_row = gpu_copy_of(g, row, rows * sizeof *row);
-    float *moving = naive_values(n, channels, MIX), *merged, *mean, *variance, *sums;
+    float *row = naive_values(n, rows, NAIVE_ALL), *d_row = gpu_copy_of(g, row, rows * sizeof *row);
+    float *moving = naive_values(n, channels, NAIVE_SMALL), *merged, *mean, *variance, *sums;
     char what[100];
     for (int by_shard = 0; by_shard < 2; by_shard++) {
         ls_batchnorm_merge_args d = {
@@ -274,7 +265,7 @@ static int case_merges(void)
 {
     static const size_t channels[] = { 1, 5, 64, 129, 200 };
     gpu_arrays g;
-    naive_random n = random_of_machine();
+    naive_random n = gpu_random();
     gpu_arrays_open(&g);
     for (int V = 1; V <= 64; V = V < 6 ? V + 1 : V * 2 - 5) {
         for (int empty = 0; empty <= 4; empty += 2) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* test_cuda_decode.c -- bytes that become numbers on a GPU become the reference's.
  *
- * As test_cuda_elements.c: each case on three virtual machines, or on the real GPU that is there.
+ * As test_cuda_products.c: each case on three virtual machines, or on the real GPU that is there.
  */
 #include "support/test.h"
 
@@ -16,7 +16,7 @@
 static void check_decode(gpu_arrays *g, naive_random *n, size_t pixels, size_t channels)
 {
     const size_t count = pixels * channels;
-    float *table = naive_values(n, channels * 256, 31), *want;
+    float *table = naive_values(n, channels * 256, NAIVE_ALL), *want;
     uint8_t *x = malloc(count + 1);
     for (size_t i = 0; i < count; i++) x[i] = (uint8_t)naive_next(n);
     ls_decode_args a = { count, channels, x, table, NULL };
@@ -36,8 +36,7 @@ static void check_decode(gpu_arrays *g, naive_random *n, size_t pixels, size_t c
 static int case_decode(void)
 {
     static const size_t pixels[] = { 0, 1, 2, 3, 4, 5, 341, 1024, 1365, 4097 };
-    const char *seed = getenv("LOCKSTEP_VGPU_SEED");
-    naive_random n = { .state = seed == NULL ? 1 : strtoull(seed, NULL, 10) };
+    naive_random n = gpu_random();
     gpu_arrays g;
     gpu_arrays_open(&g);
     for (size_t i = 0; i < sizeof pixels / sizeof pixels[0]; i++) {

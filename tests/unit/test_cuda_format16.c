@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* test_cuda_format16.c -- 16-bit storage on a GPU has the reference's bits.
  *
- * As test_cuda_elements.c: each case on three virtual machines, or on the real GPU that is there.
+ * As test_cuda_products.c: each case on three virtual machines, or on the real GPU that is there.
  */
 #include "support/test.h"
 
@@ -36,8 +36,7 @@ static void check(gpu_arrays *g, naive_random *n, ls_format16 format, size_t cou
 static int case_storage(void)
 {
     static const size_t counts[] = { 0, 1, 2, 3, 4, 5, 1023, 1024, 4099 };
-    const char *seed = getenv("LOCKSTEP_VGPU_SEED");
-    naive_random n = { .state = seed == NULL ? 1 : strtoull(seed, NULL, 10) };
+    naive_random n = gpu_random();
     gpu_arrays g;
     gpu_arrays_open(&g);
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {

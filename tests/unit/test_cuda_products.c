@@ -16,22 +16,15 @@
 #include "support/gpu_machines.h"
 #include "support/naive.h"
 
-enum { MIX = NAIVE_ZEROS | NAIVE_TINY };
-
-/* Of the data; another one for each machine. */
-static naive_random random_of_machine(void)
-{
-    const char *seed = getenv("LOCKSTEP_VGPU_SEED");
-    return (naive_random){ .state = seed == NULL ? 1 : strtoull(seed, NULL, 10) };
-}
-
 /* -- matrix product ---------------------------------------------------------------------------- */
 
 static void check_gemm(gpu_arrays *g, naive_random *n, ls_gemm_args a)
 {
     char what[160];
-    float *A = naive_values(n, a.M * a.K, MIX), *B = naive_values(n, a.K * a.N, MIX);
-    float *bias = naive_values(n, a.N, MIX), *before = naive_values(n, a.M * a.N, MIX), *want;
+    float *A = naive_values(n, a.M * a.K, NAIVE_SMALL);
+    float *B = naive_values(n, a.K * a.N, NAIVE_SMALL);
+    float *bias = naive_values(n, a.N, NAIVE_SMALL);
+    float *before = naive_values(n, a.M * a.N, NAIVE_SMALL), *want;
     const bool has_bias = a.bias != NULL;
     ls_gemm_args d = a;
     d.A = gpu_copy_of(g, A, a.M * a.K * sizeof *A);
@@ -65,7 +58,7 @@ static int case_gemm(void)
     };
     static const float some = 0.0f; /* says that there is a bias */
     gpu_arrays g;
-    naive_random n = random_of_machine();
+    naive_random n = gpu_random();
     gpu_arrays_open(&g);
     for (size_t i = 0; i < sizeof extents / sizeof extents[0]; i++) {
         for (int way = 0; way < 4; way++) {
@@ -88,7 +81,7 @@ static void check_convolution(gpu_arrays *g, naive_random *n, ls_conv_shape s, b
                               bool relu)
 {
     char what[200];
-    convolution c = convolution_of(n, s, MIX);
+    convolution c = convolution_of(n, s, NAIVE_SMALL);
     float *y, *dx;
     ls_conv_forward_args forward = { s, relu, c.x, c.w, has_bias ? c.bias : NULL, NULL };
     ls_conv_forward_args d_forward = {
@@ -134,7 +127,7 @@ static int case_convolution(void)
         shape_of(1, 1, 1, 1, 1, 1, 1, 0, 0),    shape_of(0, 4, 4, 2, 3, 3, 1, 0, 0),
     };
     gpu_arrays g;
-    naive_random n = random_of_machine();
+    naive_random n = gpu_random();
     gpu_arrays_open(&g);
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         g.shift = i % 2 * sizeof(float);
@@ -227,7 +220,7 @@ static void check_sums(gpu_arrays *g, const sum_job *job, sharing s)
 static void check_gradients(gpu_arrays *g, naive_random *n, ls_conv_shape shape, sharing s,
                             bool only_bias)
 {
-    convolution c = convolution_of(n, shape, MIX);
+    convolution c = convolution_of(n, shape, NAIVE_SMALL);
     sum_job job = {
         .shape = shape,
         .x = c.x,
@@ -264,7 +257,7 @@ static int case_batch_sums(void)
         { shape_of(0, 4, 4, 2, 3, 3, 1, 0, 0), { 8, 1, 0, 1 } },
     };
     gpu_arrays g;
-    naive_random n = random_of_machine();
+    naive_random n = gpu_random();
     gpu_arrays_open(&g);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         g.shift = i % 2 * sizeof(float);
@@ -280,7 +273,7 @@ static int case_ranges(void)
 {
     const sharing one = { 1, 1, 0, 1 }, whole = { 64, 1, 0, 1 };
     gpu_arrays g;
-    naive_random n = random_of_machine();
+    naive_random n = gpu_random();
     gpu_arrays_open(&g);
     check_gradients(&g, &n, shape_of(128, 3, 3, 1, 300, 1, 1, 0, 0), whole, false); /* 5 tiles */
     check_gradients(&g, &n, shape_of(64, 1, 1, 1, 16400, 1, 1, 0, 0), whole, true);

@@ -2,7 +2,7 @@
 /* test_cuda_tensors.c -- sums and products of tensors, runs of columns and borders of zeros on a
  * GPU have the reference's bits.
  *
- * As test_cuda_elements.c.
+ * As test_cuda_products.c.
  */
 #include "support/test.h"
 
@@ -14,21 +14,13 @@
 #include "support/gpu_machines.h"
 #include "support/naive.h"
 
-enum { ALL = NAIVE_ZEROS | NAIVE_TINY | NAIVE_HUGE | NAIVE_INFINITE | NAIVE_NAN };
-
-static naive_random random_of_machine(void)
-{
-    const char *seed = getenv("LOCKSTEP_VGPU_SEED");
-    return (naive_random){ .state = seed == NULL ? 1 : strtoull(seed, NULL, 10) };
-}
-
 /* -- sums and products ------------------------------------------------------------------------ */
 
 /* y is an output of its own, or a, or b. */
 static void check_pair(gpu_arrays *g, naive_random *n, size_t count, int place)
 {
     const size_t bytes = count * sizeof(float);
-    float *a = naive_values(n, count, ALL), *b = naive_values(n, count, ALL), *want;
+    float *a = naive_values(n, count, NAIVE_ALL), *b = naive_values(n, count, NAIVE_ALL), *want;
     for (int how = 0; how < 3; how++) {
         ls_add_args d = { .count = count, .relu = how == 1 };
         d.y = place == 0 ? gpu_output(g, bytes, &want)
@@ -53,7 +45,7 @@ static int case_pairs(void)
 {
     static const size_t counts[] = { 0, 1, 3, 4, 5, 1023, 1024, 1029 };
     gpu_arrays g;
-    naive_random n = random_of_machine();
+    naive_random n = gpu_random();
     gpu_arrays_open(&g);
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         g.shift = i % 3 / 2 * sizeof(float);
@@ -69,7 +61,7 @@ static int case_pairs(void)
 static void check_columns(gpu_arrays *g, naive_random *n, size_t rows, size_t columns, size_t from,
                           size_t from_stride, size_t to, size_t to_stride)
 {
-    float *source = naive_values(n, rows * from_stride, ALL);
+    float *source = naive_values(n, rows * from_stride, NAIVE_ALL);
     float *before = naive_values(n, rows * to_stride, 0), *want;
     const float *source_dev = gpu_copy_of(g, source, rows * from_stride * sizeof *source);
     float *y = gpu_updated(g, before, rows * to_stride * sizeof *before, &want);
@@ -88,7 +80,7 @@ static void check_columns(gpu_arrays *g, naive_random *n, size_t rows, size_t co
 static int case_columns(void)
 {
     gpu_arrays g;
-    naive_random n = random_of_machine();
+    naive_random n = gpu_random();
     gpu_arrays_open(&g);
     for (size_t shift = 0; shift < 2; shift++) {
         g.shift = shift * sizeof(float);
@@ -112,7 +104,7 @@ static void check_pad(gpu_arrays *g, naive_random *n, ls_pad_args p)
 {
     const size_t in = p.samples * p.height * p.width * p.channels;
     const size_t out = p.samples * p.out_height * p.out_width * p.channels;
-    float *x = naive_values(n, in, ALL), *want;
+    float *x = naive_values(n, in, NAIVE_ALL), *want;
     ls_pad_args d = p;
     d.x = gpu_copy_of(g, x, in * sizeof *x);
     d.y = gpu_output(g, out * sizeof *x, &want);
@@ -145,7 +137,7 @@ static int case_pad(void)
         { .samples = 2, .height = 3, .width = 3, .channels = 4, .out_height = 0, .out_width = 4 },
     };
     gpu_arrays g;
-    naive_random n = random_of_machine();
+    naive_random n = gpu_random();
     gpu_arrays_open(&g);
     for (size_t i = 0; i < sizeof pads / sizeof pads[0]; i++) {
         for (size_t shift = 0; shift < 2; shift++) {

@@ -11,7 +11,7 @@ static void check(size_t pixels, size_t channels, size_t shift)
 {
     naive_random random = { pixels * 31 + channels };
     const size_t count = pixels * channels;
-    float *table = naive_values(&random, channels * 256, 31);
+    float *table = naive_values(&random, channels * 256, NAIVE_ALL);
     float *want = malloc((count + 1) * sizeof *want), *y = malloc((count + 1) * sizeof *y);
     uint8_t *memory = malloc(count + shift + 1), *x = memory + shift;
     for (size_t p = 0; p < pixels; p++) {

@@ -37,7 +37,7 @@ static void combine(machine *m, way how, size_t count, const float *a, const flo
 static void check_pair(way how, size_t n, uint64_t seed)
 {
     naive_random random = { seed };
-    float *a = naive_values(&random, n, 31), *b = naive_values(&random, n, 31);
+    float *a = naive_values(&random, n, NAIVE_ALL), *b = naive_values(&random, n, NAIVE_ALL);
     float *y = malloc(n * sizeof *y), *want = malloc(n * sizeof *want);
     float *square = malloc(n * sizeof *square);
     for (size_t i = 0; i < n; i++) {
@@ -113,7 +113,7 @@ static void check_columns(size_t rows, const size_t width[3], uint64_t seed)
         float *part[3];
         size_t first = 0;
         for (int i = 0; i < 3; i++) {
-            part[i] = naive_values(&random, rows * width[i], 31);
+            part[i] = naive_values(&random, rows * width[i], NAIVE_ALL);
             const ls_copy_columns_args args = { rows, width[i], part[i], width[i], whole + first,
                                                 total };
             assert_int_equal(ls_copy_columns(stream, &args), LS_OK);
@@ -164,7 +164,7 @@ static void check_pad(ls_pad_args p, uint64_t seed)
     naive_random random = { seed };
     const size_t in = p.samples * p.height * p.width * p.channels;
     const size_t out = p.samples * p.out_height * p.out_width * p.channels;
-    float *x = naive_values(&random, in, 31), *y = malloc(out * sizeof *y);
+    float *x = naive_values(&random, in, NAIVE_ALL), *y = malloc(out * sizeof *y);
     float *want = malloc(out * sizeof *want);
     for (size_t o = 0; o < out; o++) {
         const size_t place = o / p.channels, row = place / p.out_width;
@@ -226,7 +226,7 @@ static void test_cropping_undoes_padding(void **state)
 {
     (void)state;
     naive_random random = { 12 };
-    float *x = naive_values(&random, 2 * 5 * 4 * 3, 31);
+    float *x = naive_values(&random, 2 * 5 * 4 * 3, NAIVE_ALL);
     float padded[2 * 9 * 7 * 3], back[2 * 5 * 4 * 3];
     for (int m = 0; m < all.count; m++) {
         ls_stream *stream = &all.machine[m].stream;

@@ -28,7 +28,7 @@ static void test_a_digest_is_the_same_on_every_machine(void **state)
     (void)state;
     for (size_t k = 0; k < COUNTS; k++) {
         naive_random random = { k };
-        float *x = naive_values(&random, counts[k], 31);
+        float *x = naive_values(&random, counts[k], NAIVE_ALL);
         for (int m = 0; m < all.count; m++) {
             uint64_t out = 1;
             const ls_digest_args args = { counts[k], x, &out };
@@ -101,7 +101,7 @@ static void check_merge(size_t count, int sources, int outs, uint64_t seed, bool
     uint64_t source_digest[LS_MERGE_MAX], out_digest;
     random_program(&random, &args);
     for (int s = 0; s < sources; s++) {
-        source[s] = naive_values(&random, count, 31);
+        source[s] = naive_values(&random, count, NAIVE_ALL);
         work[s] = malloc(count * sizeof **work);
         args.source[s] = work[s];
     }
