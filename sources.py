@@ -200,6 +200,8 @@ HOST_KERNELS = """
     tensors
     tile
     weight_gradient
+    weight_plan
+    weight_slice
     whole
     windows
 """.split()

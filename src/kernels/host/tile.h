@@ -2,7 +2,7 @@
 /* tile.h -- the micro-kernel: one tile of a matrix product, held in registers from end to end.
  *
  * All multiplications of GEMM and of the three convolutions happen in LS_HOST(tile). The loops
- * around it (product.c, weight_gradient.c) decide where its operands lie and in which order the
+ * around it (product.c, weight_slice.c) decide where its operands lie and in which order the
  * tiles are visited; neither can change a bit, because a tile's elements are separate chains.
  */
 #ifndef LS_KERNELS_HOST_TILE_H
