@@ -304,6 +304,7 @@ VGPU = """
 
 # -- tests: tests/support/<name>.c, tests/unit/<name>.c --
 TEST_SUPPORT = """
+    command
     conformance
     convolution
     data_folder
@@ -350,6 +351,9 @@ TESTS = """
     test_cifar10
     test_cifar100
     test_cli
+    test_cli_outside
+    test_cli_train
+    test_cli_verify
     test_config
     test_contact_sheet
     test_conv
@@ -442,6 +446,9 @@ TESTS_OF_PROGRAM = """
     long_kills
     test_bench
     test_cli
+    test_cli_outside
+    test_cli_train
+    test_cli_verify
 """.split()
 
 # These open the virtual GPU, $LOCKSTEP_VGPU_LIBRARY, or link what it is made of.

@@ -52,6 +52,18 @@ bool program_said(const program_run *run, const char *text)
     return strstr(run->text, text) != NULL;
 }
 
+const char *program_row(const char *text, const char *name)
+{
+    for (const char *at = text; (at = strstr(at, name)); at++) {
+        const char *before = at;
+        while (before > text && before[-1] == ' ') before--;
+        if (before > text && before[-1] != '\n') continue;
+        return at + strlen(name) + strspn(at + strlen(name), " ");
+    }
+    fail_msg("no line begins with '%s':\n%s", name, text);
+    return NULL;
+}
+
 void program_must_end(const program_run *run, const char *what, int code, const char *const *texts)
 {
     bool holds = run->code == code;

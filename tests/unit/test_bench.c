@@ -33,17 +33,9 @@ static void expect_text(const char *part)
     if (!program_said(&run, part)) fail_msg("found:\n%s\nexpected in it: %s", run.text, part);
 }
 
-/* The text after `name` at the beginning of one of the latest lines, blanks skipped. */
 static const char *row(const char *name)
 {
-    for (const char *at = run.text; (at = strstr(at, name)); at++) {
-        const char *before = at;
-        while (before > run.text && before[-1] == ' ') before--;
-        if (before > run.text && before[-1] != '\n') continue;
-        return at + strlen(name) + strspn(at + strlen(name), " ");
-    }
-    fail_msg("no line begins with '%s':\n%s", name, run.text);
-    return NULL;
+    return program_row(run.text, name);
 }
 
 static void test_allreduce_finds_no_wrong_element(void **state)

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+/* test_cli_outside.c -- a run whose surroundings fail it: signals, lost output, a disk limit.
+ */
+#include "support/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "support/command.h"
+
+extern char **environ;
+
+/* Append what `fd` gives to `text`, until `words` are in it or, with NULL, to the end. Where the
+ * room ends, only the later half is kept. */
+static void read_until(int fd, const char *words, char text[COMMAND_TEXT_BYTES])
+{
+    size_t used = strlen(text);
+    while (!words || !strstr(text, words)) {
+        if (used > COMMAND_TEXT_BYTES / 2) {
+            memmove(text, text + used / 2, used - used / 2 + 1);
+            used -= used / 2;
+        }
+        const ssize_t n = read(fd, text + used, COMMAND_TEXT_BYTES / 4);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) break;
+        used += (size_t)n;
+        text[used] = '\0';
+    }
+    if (words) expect_text(text, words);
+}
+
+static void test_a_signal_ends_a_run_with_a_checkpoint_and_how_to_continue(void **state)
+{
+    (void)state;
+    static const struct {
+        int signal, code;
+    } stop[] = { { SIGINT, 130 }, { SIGTERM, 143 } };
+    for (int i = 0; i < 2; i++) {
+        char line[128], *argv[COMMAND_WORDS_MAX];
+        int ends[2];
+        snprintf(line, sizeof line, "train linear --data digits --devices host:2 --epochs 1000 "
+                 "--out r%d", i);
+        command_words(line, argv);
+        assert_int_equal(pipe(ends), 0);
+        assert_int_equal(fcntl(ends[0], F_SETFD, FD_CLOEXEC), 0);
+        const pid_t pid = command_start(argv, ends[1]);
+        close(ends[1]);
+        last.out[0] = '\0';
+        read_until(ends[0], "epoch    2/1000", last.out);
+        assert_int_equal(kill(pid, stop[i].signal), 0);
+        read_until(ends[0], NULL, last.out);
+        close(ends[0]);
+        assert_int_equal(command_wait(pid), stop[i].code);
+        expect_text(last.out, "stopped by a signal");
+        snprintf(line, sizeof line, "lockstep train --resume r%d\n", i);
+        expect_text(row("continue"), line);
+        snprintf(line, sizeof line, "eval r%d", i);
+        expect(line, 0);
+    }
+}
+
+static void test_output_that_is_lost_is_a_failure(void **state)
+{
+    (void)state;
+    char line[] = "show ring 4", *argv[COMMAND_WORDS_MAX];
+    const int full = open("/dev/full", O_WRONLY);
+    if (full < 0) skip();
+    command_words(line, argv);
+    const int code = command_wait(command_start(argv, full));
+    close(full);
+    assert_int_equal(code, 1);
+    read_text("err", last.err);
+    expect_text(last.err, "standard output could not be written");
+}
+
+/* Else the first files that are opened get the streams' numbers, and what is printed goes there. */
+static void test_closed_streams_leave_the_files_of_a_run_alone(void **state)
+{
+    (void)state;
+    char line[] = "train linear --data digits --steps 2 --out r", *argv[COMMAND_WORDS_MAX];
+    posix_spawn_file_actions_t actions;
+    pid_t pid = 0;
+    command_words(line, argv);
+    assert_int_equal(posix_spawn_file_actions_init(&actions), 0);
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        posix_spawn_file_actions_addclose(&actions, fd);
+    assert_int_equal(posix_spawn(&pid, command_program, &actions, NULL, argv, environ), 0);
+    posix_spawn_file_actions_destroy(&actions);
+    assert_int_equal(command_wait(pid), 1); /* the output was lost */
+    read_text("r/history.csv", last.out);
+    assert_memory_equal(last.out, "epoch,", 6);
+    read_text("r/log.jsonl", last.out);
+    assert_memory_equal(last.out, "{\"epoch\":1,", 11);
+    expect("show r", 0);
+}
+
+static void test_a_file_that_may_not_grow_is_a_message_and_exit_code_1(void **state)
+{
+    (void)state;
+    struct rlimit before, low;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    low = before;
+    low.rlim_cur = 100000; /* a checkpoint of digits-cnn has 460000 bytes */
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
+    const int code = command_run("train digits-cnn --data digits --steps 1 --out r");
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(code, 1);
+    expect_text(last.err, ".safetensors: writing failed: File too large");
+    assert_int_equal(rmdir("r/checkpoints"), 0); /* no temporary file is left */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST_IN_FOLDER(test_a_signal_ends_a_run_with_a_checkpoint_and_how_to_continue),
+        TEST_IN_FOLDER(test_output_that_is_lost_is_a_failure),
+        TEST_IN_FOLDER(test_closed_streams_leave_the_files_of_a_run_alone),
+        TEST_IN_FOLDER(test_a_file_that_may_not_grow_is_a_message_and_exit_code_1),
+    };
+    return cmocka_run_group_tests(tests, find_program, NULL);
+}
