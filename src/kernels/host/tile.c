@@ -120,9 +120,23 @@ INLINE void tile_finish(const ls_tile *t, ls_vec acc[][LS_TILE_VECTORS], int row
     }
 }
 
+/* Where the tile is stored at the end is asked for at the beginning: the lines are in the cache by
+ * then. (A convolution's result is larger than the caches; stores that wait for its lines fill the
+ * queue of stores.) */
+INLINE void tile_fetch(const ls_tile *t, int rows, int vectors)
+{
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; i++) {
+        const float *row = t->to + (size_t)i * t->to_step;
+#pragma GCC unroll 16
+        for (int v = 0; v < vectors; v++) __builtin_prefetch(row + v * LS_LANES, 1);
+    }
+}
+
 INLINE void tile_compute(const ls_tile *t, int rows, int vectors)
 {
     ls_vec acc[LS_TILE_ROWS][LS_TILE_VECTORS];
+    tile_fetch(t, rows, vectors);
     if (t->from.p == NULL) {
 #pragma GCC unroll 16
         for (int i = 0; i < rows; i++) {
