@@ -304,6 +304,7 @@ VGPU = """
 
 # -- tests: tests/support/<name>.c, tests/unit/<name>.c --
 TEST_SUPPORT = """
+    checkpoint_file
     command
     conformance
     convolution
@@ -348,6 +349,8 @@ TESTS = """
     test_bucket
     test_callbacks
     test_checkpoint
+    test_checkpoint_damage
+    test_checkpoint_disk
     test_cifar10
     test_cifar100
     test_cli

@@ -5,7 +5,7 @@
  * tests of what it computes). Each test has a fresh folder, which is its current folder and the
  * program's; the outputs are caught there, in files "out" and "err".
  *
- *     static void test_...(void **state) { expect("show linear", 0); expect_text(last.out, "..."); }
+ *     static void test_...(void **state) { expect("show", 0); expect_text(last.out, "linear"); }
  *     ... { TEST_IN_FOLDER(test_...), ... };
  *     return cmocka_run_group_tests(tests, find_program, NULL);
  *

@@ -29,8 +29,8 @@ void program_show(const program_run *run);
 
 bool program_said(const program_run *run, const char *text);
 
-/* What follows `name` at the beginning of a line of `text`, blanks before and behind it skipped. Ends
- * the test if no line begins so. */
+/* What follows `name` at the beginning of a line of `text`, blanks before and behind it skipped.
+ * Ends the test if no line begins so. */
 const char *program_row(const char *text, const char *name);
 
 /* End the test, showing the run, unless it ended with `code`, and not without having said each of

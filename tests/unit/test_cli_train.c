@@ -178,7 +178,8 @@ static void test_a_row_of_the_confusion_ends_in_the_name_of_its_class(void **sta
     (void)state;
     write_two_pictures("data_batch_1.bin");
     write_two_pictures("test_batch.bin");
-    write_text("batches.meta.txt", "airplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\nhorse\nship\ntruck\n");
+    write_text("batches.meta.txt",
+               "airplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\nhorse\nship\ntruck\n");
     expect("train linear --data cifar10:. --epochs 1 --out p", 0);
     expect("eval p --confusion", 0);
     expect_text(last.out, "\n0 0 0 0 0 0 0 0 0 0 0  airplane\n");
