@@ -313,6 +313,7 @@ TEST_SUPPORT = """
     fresh_process
     gpu_arrays
     gpu_machines
+    guarded
     late_device
     machines
     naive

@@ -129,6 +129,7 @@ float *run_weight_gradient(const convolution *c, machine *m, sharing s, size_t *
         }
         a.x = x;
         a.dy = dy;
+        machine_spoil_scratch(m);
         assert_int_equal(ls_conv_weight_gradient(&m->stream, &a), LS_OK);
         free(x);
         free(dy);

@@ -38,7 +38,7 @@ typedef struct {
 float *run_forward(const convolution *c, machine *m, bool with_bias, bool relu);
 float *run_input_gradient(const convolution *c, machine *m);
 /* All pieces after all passes, w_floats + 3 apart, NaN in between; row r of pass k is the sample
- * that ls_fold_sample_at says, as in training. */
+ * that ls_fold_sample_at says, as in training. No pass finds scratch memory as another left it. */
 float *run_weight_gradient(const convolution *c, machine *m, sharing s, size_t *count);
 
 /* All three on every machine: the bits of the first. Fails the test where they differ. */

@@ -46,6 +46,14 @@ void machines_close(machines *set)
     set->count = 0;
 }
 
+void machine_spoil_scratch(machine *m)
+{
+    ls_pool *pool = m->device->pool;
+    for (int i = 0; i < ls_pool_thread_count(pool); i++) {
+        memset(ls_pool_scratch(pool, i), 0xff, LS_SCRATCH_BYTES); /* NaN */
+    }
+}
+
 machines all;
 
 int open_machines(void **state)

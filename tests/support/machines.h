@@ -29,6 +29,10 @@ typedef struct {
 void machines_open(machines *set);
 void machines_close(machines *set);
 
+/* Overwrite the scratch memory of the machine's threads, so that an op finds there nothing that an
+ * earlier one left. */
+void machine_spoil_scratch(machine *m);
+
 /* Those of a test program that has them open all the time, by the group's
  * fixtures. */
 extern machines all;

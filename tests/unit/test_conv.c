@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "support/convolution.h"
+#include "support/guarded.h"
 #include "support/reference.h"
 
 static const sharing whole = {8, 1, 0, 1};
@@ -152,6 +153,49 @@ static void test_the_pieces_of_two_ranks_add_up_to_the_whole(void **state)
     convolution_free(&c);
 }
 
+/* The three ops on operands behind which there is no memory. */
+static void check_guarded(const convolution *c, machine *m)
+{
+    const ls_conv_shape *s = &c->shape;
+    convolution guarded = {.shape = *s,
+                           .x = guarded_copy(c->x, x_floats(s)),
+                           .w = guarded_copy(c->w, w_floats(s)),
+                           .bias = guarded_copy(c->bias, s->filters),
+                           .dy = guarded_copy(c->dy, y_floats(s))};
+    free(run_forward(&guarded, m, true, true));
+    free(run_input_gradient(&guarded, m));
+    const ls_fold fold = {.leaf_count = 1, .piece_count = 1, .slot_count = 1,
+                          .sample = {0, s->samples}};
+    const ls_conv_weight_gradient_args a = {.shape = *s, .fold = &fold, .x = guarded.x,
+                                            .dy = guarded.dy, .dw = guarded.w};
+    assert_int_equal(ls_conv_weight_gradient(&m->stream, &a), LS_OK);
+    guarded_free(guarded.x, x_floats(s));
+    guarded_free(guarded.w, w_floats(s));
+    guarded_free(guarded.bias, s->filters);
+    guarded_free(guarded.dy, y_floats(s));
+}
+
+static void test_no_op_reads_or_writes_behind_its_operands(void **state)
+{
+    (void)state;
+    const ls_conv_shape shapes[] = {
+        shape_of(2, 5, 6, 18, 5, 3, 1, 1, 1),  /* taps that end in part of a word */
+        shape_of(2, 5, 6, 18, 70, 3, 1, 1, 1), /* the same, copied for many filters */
+        shape_of(2, 5, 6, 16, 16, 3, 1, 1, 1), /* whole words */
+        shape_of(3, 7, 7, 19, 5, 3, 2, 1, 1),
+        shape_of(3, 1, 1, 18, 5, 1, 1, 0, 0),  /* rows */
+        shape_of(2, 5, 6, 3, 5, 3, 1, 1, 1),   /* patches */
+        shape_of(2, 7, 7, 3, 16, 3, 1, 0, 0),  /* transposed, from x */
+        shape_of(2, 7, 7, 3, 16, 3, 2, 1, 1),  /* from a band */
+    };
+    naive_random n = {.state = 8};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        convolution c = convolution_of(&n, shapes[i], 0);
+        for (int k = 0; k < all.count; k++) check_guarded(&c, &all.machine[k]);
+        convolution_free(&c);
+    }
+}
+
 /* -- truth ------------------------------------------------------------------------------------ */
 
 static exact_conv exact_of(const convolution *c)
@@ -266,6 +310,7 @@ int main(void)
         cmocka_unit_test(test_inputs_that_no_tap_reads_have_gradient_zero),
         cmocka_unit_test(test_weight_gradients_follow_the_fold),
         cmocka_unit_test(test_the_pieces_of_two_ranks_add_up_to_the_whole),
+        cmocka_unit_test(test_no_op_reads_or_writes_behind_its_operands),
         cmocka_unit_test(test_the_reference_is_near_the_exact_convolution),
         cmocka_unit_test(test_a_convolution_worked_by_hand),
         cmocka_unit_test(test_no_samples_are_legal),
