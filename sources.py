@@ -358,6 +358,7 @@ TESTS = """
     test_cli_outside
     test_cli_train
     test_cli_verify
+    test_comm_faults
     test_config
     test_contact_sheet
     test_conv
@@ -370,6 +371,7 @@ TESTS = """
     test_faults
     test_fold
     test_format16
+    test_gather
     test_gemm
     test_gradient_plan
     test_gradients
@@ -398,6 +400,7 @@ TESTS = """
     test_pool
     test_pooled
     test_protocol
+    test_rendezvous
     test_residual
     test_resume
     test_ring

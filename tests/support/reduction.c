@@ -313,3 +313,69 @@ ls_status reduction_run_once(reduction *r)
     reduction_expect(r);
     return run_ranks_in(r->group, run_rank, r, NULL);
 }
+
+typedef struct {
+    reduction *r;
+    reduction_body *body;
+} body_run;
+
+static ls_status run_body(int rank, void *arg)
+{
+    const body_run *run = arg;
+    return run->body(run->r, rank, &run->r->rank[rank]);
+}
+
+ls_status reduction_run_body(reduction *r, const reduction_settings *settings, size_t count,
+                             reduction_body *body)
+{
+    body_run run = { r, body };
+    LS_TRY(reduction_open(r, settings));
+    r->count = count;
+    reduction_expect(r);
+    return run_ranks_in(r->group, run_body, &run, NULL);
+}
+
+enum { ROW_WORDS = 5 };
+
+static uint32_t row_word(int shard, size_t i) { return (uint32_t)shard * 1000u + (uint32_t)i; }
+
+ls_status reduction_gather_check(reduction *r, int rank, reduction_rank *mine)
+{
+    const int shards = r->settings.shard_count;
+    uint32_t *rows = mine->memory[0];
+    for (int s = 0; s < shards; s++) {
+        const bool own = s >= ls_rank_shard_begin(rank, shards, r->settings.world_size) &&
+                         s < ls_rank_shard_begin(rank + 1, shards, r->settings.world_size);
+        for (size_t i = 0; i < ROW_WORDS; i++) {
+            rows[(size_t)s * ROW_WORDS + i] = own ? row_word(s, i) : 0;
+        }
+    }
+    LS_TRY(ls_event_record(&mine->ready, &mine->compute));
+    LS_TRY(ls_gather(r->comm, rank, rows, ROW_WORDS * sizeof rows[0], &mine->ready, &mine->done));
+    LS_TRY(ls_stream_wait(&mine->compute, &mine->done));
+    LS_TRY(ls_comm_verify(r->comm, rank));
+    for (int s = 0; s < shards; s++) {
+        for (size_t i = 0; i < ROW_WORDS; i++) {
+            const uint32_t have = rows[(size_t)s * ROW_WORDS + i];
+            if (have == row_word(s, i)) continue;
+            return ls_fail(LS_ERR_VERIFY, "rank %d: row %d, word %zu: %u", rank, s, i, have);
+        }
+    }
+    return LS_OK;
+}
+
+ls_status reduction_broadcast_check(reduction *r, int rank, reduction_rank *mine)
+{
+    float *x = mine->memory[0];
+    for (size_t i = 0; i < r->count; i++) x[i] = rank == 0 ? (float)i : -1.0f;
+    LS_TRY(ls_event_record(&mine->ready, &mine->compute));
+    LS_TRY(ls_broadcast(r->comm, rank, x, r->count, &mine->ready, &mine->done));
+    LS_TRY(ls_stream_wait(&mine->compute, &mine->done));
+    LS_TRY(ls_comm_verify(r->comm, rank));
+    for (size_t i = 0; i < r->count; i++) {
+        if (x[i] != (float)i) {
+            return ls_fail(LS_ERR_VERIFY, "rank %d: element %zu: %g", rank, i, (double)x[i]);
+        }
+    }
+    return LS_OK;
+}

@@ -85,4 +85,14 @@ ls_status reduction_get(reduction *r, reduction_rank *mine, int p, size_t count)
 /* All of it on all ranks: one all-reduce of r->count. */
 ls_status reduction_run_once(reduction *r);
 
+/* What a rank does on its thread. */
+typedef ls_status reduction_body(reduction *r, int rank, reduction_rank *mine);
+
+/* Open r, and do this on all its ranks; the status is the group's. The caller closes r. */
+ls_status reduction_run_body(reduction *r, const reduction_settings *settings, size_t count,
+                             reduction_body *body);
+
+/* Two bodies: gather a row of each shard; broadcast r->count floats. VERIFY if one arrives wrong. */
+reduction_body reduction_gather_check, reduction_broadcast_check;
+
 #endif
