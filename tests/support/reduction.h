@@ -92,7 +92,7 @@ typedef ls_status reduction_body(reduction *r, int rank, reduction_rank *mine);
 ls_status reduction_run_body(reduction *r, const reduction_settings *settings, size_t count,
                              reduction_body *body);
 
-/* Two bodies: gather a row of each shard; broadcast r->count floats. VERIFY if one arrives wrong. */
+/* Two bodies: gather a row of each shard; broadcast r->count floats. VERIFY if one is wrong. */
 reduction_body reduction_gather_check, reduction_broadcast_check;
 
 #endif
