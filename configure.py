@@ -27,8 +27,8 @@ import sys
 
 from sources import (
     CUDA_KERNELS, CUDA_PROBE, EMBEDDED, GPU_SOURCES, HOST_KERNELS, HOST_TABLES, REPLACED, SOURCES,
-    TESTS, TESTS_CUDA, TESTS_CUDA_LONG, TESTS_CUDA_LONG_ALL, TESTS_HOST, TESTS_LONG,
-    TESTS_OF_PROGRAM, TESTS_OF_VGPU, TEST_SUPPORT, TEST_SUPPORT_CUDA, VGPU)
+    TESTS, TESTS_CUDA, TESTS_CUDA_HOST, TESTS_CUDA_LONG, TESTS_CUDA_LONG_ALL, TESTS_HOST,
+    TESTS_LONG, TESTS_OF_PROGRAM, TESTS_OF_VGPU, TEST_SUPPORT, TEST_SUPPORT_CUDA, VGPU)
 
 TOOLCHAIN_BEGIN = "# -- toolchain: all that may differ on your machine; edit by hand "
 TOOLCHAIN_END = "# -- end of toolchain "
@@ -217,7 +217,7 @@ def cuda(p, out):
     out.append(edge(f"{folder}/lockstep", f"link_{p}", [f"build/{p}/obj/cli/main.o"]
                     + archives(p, "cuda"), libs="-ldl"))
     long_names = (TESTS_CUDA_LONG if p == "host" else []) + TESTS_CUDA_LONG_ALL
-    for name in TESTS_CUDA + long_names:
+    for name in TESTS_CUDA + (TESTS_CUDA_HOST if p == "host" else []) + long_names:
         program = f"{folder}/tests/{name}"
         out.append(edge(f"{program}.o", f"cc_{p}", [f"tests/unit/{name}.c"],
                         more=headers + " -DLS_CUDA_STUB='\"$cuda_home/lib64/stubs/libcuda.so\"'"))

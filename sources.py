@@ -313,6 +313,7 @@ TEST_SUPPORT = """
     fresh_process
     gpu_arrays
     gpu_machines
+    gpu_training
     guarded
     late_device
     machines
@@ -486,6 +487,11 @@ TESTS_CUDA = """
     test_cuda_tensors
     test_cuda_train
     test_cuda_waits
+""".split()
+
+# check-cuda only: whole trainings, too slow under a sanitizer
+TESTS_CUDA_HOST = """
+    test_cuda_links
 """.split()
 
 # check-cuda-long

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* test_cuda_train.c -- the promise on GPUs: the program trains to the bits of host:1 on any number
- * of them, over any links; and a link that goes wrong is left out or named, never believed.
+ * of them, over any links.
  *
- * The program is run as a user runs it, on the virtual GPU, a machine per run
- * (tests/vgpu/README.md). Runs are few steps of small batches, because every instruction is
- * interpreted. All of this needs machines made for it, so on a real driver it is left out: there,
- * tests/gpu/run trains.
+ * All of this needs machines made for it, so on a real driver it is left out: there,
+ * tests/gpu/run trains (gpu_training.h).
  */
 #include "support/test.h"
 
@@ -13,92 +11,15 @@
 
 #include "support/fresh_process.h"
 #include "support/gpu_machines.h"
+#include "support/gpu_training.h"
 #include "support/program.h"
-#include "support/training.h"
-
-enum { TEXT = 1200 };
-
-/* -- runs -------------------------------------------------------------------------------------- */
-
-static training *files; /* a temporary folder, with pictures in it */
-
-/* The digits without a test part: nothing to evaluate at the end. */
-#define DIGITS_TRAIN "csv:src/data/digits.csv,header=no,test=none"
-
-/* What is trained, but for the machine: `lockstep train <words> --out ...`. */
-typedef struct {
-    char words[700];
-    program_run on_host; /* on host:1 */
-} work;
 
 static work digits, small, cifar10;
 
-static const char *new_folder(void)
+static int make_works(void **state)
 {
-    char name[32];
-    (void)snprintf(name, sizeof name, "run-%d", files->runs++);
-    return training_path(files, name);
-}
-
-/* Train `w` with further `options` on a machine of `settings`, without the LOCKSTEP_VGPU_. */
-static program_run train(const work *w, const char *settings, const char *options)
-{
-    char environment[600] = "", arguments[TEXT];
-    program_run run;
-    for (char word[128]; sscanf(settings, "%127s", word) == 1;) {
-        const size_t used = strlen(environment);
-        (void)snprintf(environment + used, sizeof environment - used, "LOCKSTEP_VGPU_%s ", word);
-        settings = strstr(settings, word) + strlen(word);
-    }
-    const int bytes = snprintf(arguments, sizeof arguments, "train %s %s%s%s", w->words, options,
-                               strstr(options, "--out ") ? "" : " --out ",
-                               strstr(options, "--out ") ? "" : new_folder());
-    assert_true(bytes < TEXT);
-    program_run_with(&run, environment, arguments);
-    return run;
-}
-
-static void prepare(work *w)
-{
-    w->on_host = train(w, "", "--devices host:1");
-    PROGRAM_MUST_END(&w->on_host, w->words, 0, "weights", NULL);
-    assert_int_equal(strlen(w->on_host.weights), 64);
-    assert_int_equal(strlen(w->on_host.optimizer), 64);
-}
-
-/* The run ended well, with the bits of `w` on host:1, and left nothing in the driver. */
-static void must_be_the_same(const work *w, const program_run *run, const char *what)
-{
-    PROGRAM_MUST_END(run, what, 0, NULL);
-    const bool same = strcmp(run->weights, w->on_host.weights) == 0 &&
-                      strcmp(run->optimizer, w->on_host.optimizer) == 0;
-    if (same && !program_said(run, "vgpu:")) return;
-    print_error("%s: %s\n", what, same ? "the driver complains" : "other bits than on host:1");
-    program_show(run);
-    fail();
-}
-
-typedef struct {
-    const char *settings, *options;
-    const char *said; /* what the run must say besides, or NULL */
-} variant;
-
-static void must_all_be_the_same(const work *w, const variant *v)
-{
-    for (; v->settings != NULL; v++) {
-        char what[300];
-        (void)snprintf(what, sizeof what, "%s %s", v->settings, v->options);
-        const program_run run = train(w, v->settings, v->options);
-        must_be_the_same(w, &run, what);
-        PROGRAM_MUST_END(&run, what, 0, v->said, NULL);
-    }
-}
-
-static int make_files(void **state)
-{
-    (void)state;
+    if (make_files(state) != 0) return -1;
     if (!driver_is_virtual()) return 0;
-    files = training_create();
     (void)snprintf(digits.words, sizeof digits.words,
                    "digits-cnn --data digits --global-batch 16 --steps 3");
     (void)snprintf(small.words, sizeof small.words,
@@ -109,13 +30,6 @@ static int make_files(void **state)
     prepare(&digits);
     prepare(&small);
     prepare(&cifar10);
-    return 0;
-}
-
-static int remove_files(void **state)
-{
-    (void)state;
-    if (files != NULL) training_destroy(files);
     return 0;
 }
 
@@ -254,7 +168,7 @@ static void test_a_gpu_that_is_too_small_is_told_before_anything_is_allocated(vo
 /* The first two of three steps on one machine, the third on others: the undisturbed run's bits. */
 static void must_go_on(const char *from, const char *from_settings, const variant *to)
 {
-    char begin[600], options[TEXT], folder[512];
+    char begin[600], options[ARGUMENTS_BYTES], folder[512];
     (void)snprintf(folder, sizeof folder, "%s", new_folder());
     (void)snprintf(begin, sizeof begin, "--devices %s --steps 2 --out %s", from, folder);
     program_run run = train(&small, from_settings, begin);
@@ -299,11 +213,11 @@ static void test_a_checkpoint_from_anywhere_goes_on_on_four_gpus(void **state)
 static program_run apply(const char *words, const char *checkpoint, const char *data,
                          const char *settings, const char *devices)
 {
-    char arguments[TEXT];
+    char arguments[ARGUMENTS_BYTES];
     program_run run;
     const int bytes = snprintf(arguments, sizeof arguments, "%s %s --data %s --devices %s", words,
                                checkpoint, data, devices);
-    assert_true(bytes < TEXT);
+    assert_true(bytes < ARGUMENTS_BYTES);
     program_run_with(&run, settings, arguments);
     PROGRAM_MUST_END(&run, arguments, 0, NULL);
     return run;
@@ -357,28 +271,6 @@ static void test_evaluation_and_prediction_say_the_same_as_on_the_host(void **st
 }
 
 /* The figures of `lockstep devices`, in the run's folder. */
-static void test_the_environment_of_a_run_tells_kinds_and_speeds_of_its_links(void **state)
-{
-    (void)state;
-    need_virtual_driver();
-    char options[600], path[600], text[8192];
-    const char *folder = new_folder();
-    (void)snprintf(options, sizeof options, "--devices cuda --steps 1 --out %s", folder);
-    (void)snprintf(path, sizeof path, "%s/environment.json", folder);
-    const program_run run = train(&small, "DEVICES=3 NAME=Test P2P=all,!0-1", options);
-    PROGRAM_MUST_END(&run, "named", 0, NULL);
-    FILE *file = fopen(path, "r");
-    assert_non_null(file);
-    text[fread(text, 1, sizeof text - 1, file)] = '\0';
-    (void)fclose(file);
-    double gb_per_s = 0, us = 0;
-    const char *at = strstr(text, "\"1->2 PEER ");
-    const bool measured = at != NULL && sscanf(at, "\"1->2 PEER %lf GB/s %lf us\"", &gb_per_s,
-                                               &us) == 2 && gb_per_s > 0 && us > 0;
-    if (measured && strstr(text, "\"0->1 STAGED\"") != NULL) return;
-    (void)fprintf(stderr, "%s\n", text);
-    fail();
-}
 
 /* Many tensors of one size: what a bucket holds decides how large a slot is. */
 static const char many_layers[] =
@@ -406,132 +298,6 @@ static void test_too_little_pinned_memory_is_told_and_smaller_staging_fits(void 
         { NULL, NULL, NULL },
     };
     must_all_be_the_same(&layers, variants);
-}
-
-/* -- links that lie ---------------------------------------------------------------------------- */
-
-static void test_a_link_that_lies_from_the_start_is_staged_and_the_bits_are_the_same(void **state)
-{
-    (void)state;
-    need_virtual_driver();
-    static const variant variants[] = {
-        { "DEVICES=3 LINKS=1\\>2:drop", "--devices cuda", "pair 1 -> 2 is staged" },
-        { "DEVICES=3 LINKS=1\\>2:flip", "--devices cuda", "pair 1 -> 2 is staged" },
-        { "DEVICES=3 LINKS=1\\>2:zero", "--devices cuda", "pair 1 -> 2 is staged" },
-        { NULL, NULL, NULL },
-    };
-    must_all_be_the_same(&small, variants);
-}
-
-enum { GOOD_STEPS = 4 };
-
-/* How often the link from GPU 0 to GPU 1 is used in the first GOOD_STEPS steps of `small`. */
-static int count_uses(const char *options)
-{
-    char settings[600], trace[512], line[512];
-    int use, most = 0;
-    (void)snprintf(trace, sizeof trace, "%s", new_folder());
-    (void)snprintf(settings, sizeof settings, "DEVICES=2 TRACE=%s", trace);
-    const program_run run = train(&small, settings, options);
-    PROGRAM_MUST_END(&run, "traced", 0, NULL);
-    FILE *file = fopen(trace, "r");
-    assert_non_null(file);
-    while (fgets(line, sizeof line, file) != NULL) {
-        const char *at = strstr(line, ", use ");
-        const bool is_it = strstr(line, " of link 0>1") != NULL;
-        if (is_it && at != NULL && sscanf(at, ", use %d", &use) == 1 && use > most) most = use;
-    }
-    (void)fclose(file);
-    assert_true(most > GOOD_STEPS);
-    return most;
-}
-
-/* `small`, but longer; the link does `fault` from its first use in step GOOD_STEPS + 1 on. */
-static program_run train_until(const char *fault, int good_uses)
-{
-    char settings[100];
-    (void)snprintf(settings, sizeof settings, "DEVICES=2 LINKS=0\\>1:%s@%d", fault, good_uses + 1);
-    return train(&small, settings, "--devices cuda --steps 8 --timeout 3");
-}
-
-static void test_a_link_that_begins_to_lie_is_caught_in_that_step(void **state)
-{
-    (void)state;
-    need_virtual_driver();
-    const int uses = count_uses("--devices cuda --steps 4");
-    static const char *const fault[] = { "flip", "drop", "zero" };
-    for (int i = 0; i < 3; i++) {
-        const program_run run = train_until(fault[i], uses);
-        PROGRAM_MUST_END(&run, fault[i], 5, "step 5: bucket 0, ring step 0",
-                         "bytes changed on link 0 -> 1", NULL);
-    }
-}
-
-static void test_a_link_that_falls_silent_ends_the_run_in_time(void **state)
-{
-    (void)state;
-    need_virtual_driver();
-    const int uses = count_uses("--devices cuda --steps 4");
-    const program_run whole = train_until("slow=1", uses), run = train_until("hang", uses);
-    PROGRAM_MUST_END(&whole, "slow", 0, NULL);
-    PROGRAM_MUST_END(&run, "hang", 5, "step 5: bucket 0, ring step 0: link 0 -> 1 (PEER): "
-                     "the bytes did not come within the timeout", "--p2p off", NULL);
-    /* It began like the whole run, so it cannot have waited longer than this. */
-    if (run.seconds <= whole.seconds + 3 + 2) return;
-    print_error("%.1f s, where the run without the fault takes %.1f s\n", run.seconds,
-                whole.seconds);
-    program_show(&run);
-    fail();
-}
-
-/* All ranks wait then, most of them for a transfer that waits itself. */
-static void test_the_link_that_falls_silent_is_the_one_that_is_named(void **state)
-{
-    (void)state;
-    need_virtual_driver();
-    static const struct {
-        const char *link, *options, *named;
-    } row[] = {
-        /* The probe, a process of its own, uses each 16 times. */
-        { "1>2:hang@17", "--allreduce ring", "broadcast, ring step 1: link 1 -> 2 (PEER)" },
-        { "0>1:hang@20", "--allreduce ring", "step 1: bucket 0, ring step 0: link 0 -> 1 (PEER)" },
-        { "1>2:hang@31", "--allreduce ring", "link 1 -> 2 (PEER)" },
-        { "2>0:hang@17", "--allreduce ring", "link 2 -> 0 (PEER)" },
-        { "1>2:hang@19", "--allreduce tree", "bucket 0, ring step 0: link 1 -> 2 (PEER)" },
-        /* Rank 2's kernel, which adds what it reads over this link: its sum comes to nobody. */
-        { "1>2:hang@20", "--allreduce tree", "bucket 0, ring step 1: link 2 -> 0 (PEER)" },
-    };
-    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
-        char settings[200], options[200];
-        (void)snprintf(settings, sizeof settings, "DEVICES=3 SEED=%zu JITTER=300 LINKS=%c\\%s", i,
-                       row[i].link[0], row[i].link + 1);
-        (void)snprintf(options, sizeof options, "--devices cuda --timeout 2 %s", row[i].options);
-        const program_run run = train(&small, settings, options);
-        PROGRAM_MUST_END(&run, settings, 5, row[i].named,
-                         "did not come within the timeout", "--p2p off goes round it", NULL);
-        if (i % 3 != 0) continue;
-        (void)snprintf(options, sizeof options, "--devices cuda --timeout 2 --p2p off %s",
-                       row[i].options);
-        const program_run staged = train(&small, settings, options);
-        must_be_the_same(&small, &staged, options);
-    }
-}
-
-/* What is enqueued takes several times as long as the timeout, each piece of it less. */
-static void test_slow_work_that_goes_on_is_no_timeout(void **state)
-{
-    (void)state;
-    need_virtual_driver();
-    static const variant variants[] = {
-        { "DEVICES=2 JITTER=150000", "--devices cuda --timeout 1 --steps 1", "done" },
-        { "DEVICES=2 LINKS=0\\>1:slow=200000", "--devices cuda --timeout 1 --steps 1", "done" },
-        { NULL, NULL, NULL },
-    };
-    for (const variant *v = variants; v->settings != NULL; v++) {
-        const program_run run = train(&small, v->settings, v->options);
-        PROGRAM_MUST_END(&run, v->settings, 0, v->said, NULL);
-        assert_true(run.seconds > 3);
-    }
 }
 
 /* Under a sanitizer, where all is ten times slower, this is all: one step, every kind of link. */
@@ -589,16 +355,10 @@ int main(void)
         cmocka_unit_test(test_a_checkpoint_of_four_gpus_goes_on_anywhere),
         cmocka_unit_test(test_a_checkpoint_from_anywhere_goes_on_on_four_gpus),
         cmocka_unit_test(test_evaluation_and_prediction_say_the_same_as_on_the_host),
-        cmocka_unit_test(test_the_environment_of_a_run_tells_kinds_and_speeds_of_its_links),
         cmocka_unit_test(test_too_little_pinned_memory_is_told_and_smaller_staging_fits),
-        cmocka_unit_test(test_a_link_that_lies_from_the_start_is_staged_and_the_bits_are_the_same),
-        cmocka_unit_test(test_a_link_that_begins_to_lie_is_caught_in_that_step),
-        cmocka_unit_test(test_a_link_that_falls_silent_ends_the_run_in_time),
-        cmocka_unit_test(test_the_link_that_falls_silent_is_the_one_that_is_named),
-        cmocka_unit_test(test_slow_work_that_goes_on_is_no_timeout),
     };
 #if defined __SANITIZE_THREAD__ || defined __SANITIZE_ADDRESS__
     cmocka_set_test_filter("test_one_step_has_the_hosts_bits");
 #endif
-    return cmocka_run_group_tests(tests, make_files, remove_files);
+    return cmocka_run_group_tests(tests, make_works, remove_files);
 }
