@@ -106,7 +106,9 @@ void ls_pool_destroy(ls_pool *pool); /* accepts NULL */
 int ls_pool_thread_count(const ls_pool *pool);
 
 /* Run fn(arg, task, thread) once for every task in 0 .. task_count-1, in any order, on any
- * thread. Tasks must not share what they write. Blocks: until all are done.
+ * thread; thread t begins with task t task_count / T, so that loops which count the same samples
+ * up, each in its own number of tasks, find them in the same core's caches. Tasks must not share
+ * what they write. Blocks: until all are done.
  * Happens-before: what the caller wrote, for every task; what tasks wrote, for the caller. */
 void ls_pool_run(ls_pool *pool, size_t task_count, ls_task_fn *fn, void *arg);
 

@@ -503,6 +503,36 @@ static void test_a_pool_of_t_threads_runs_t_tasks_at_once(void **state)
     ls_pool_destroy(pool);
 }
 
+typedef struct {
+    atomic_int come;
+    int thread[8]; /* that ran the task */
+} shares_job;
+
+/* Four threads' first tasks wait for each other, and then their second ones: none has time for
+ * another's. */
+static void share_task(void *arg, size_t task, int thread)
+{
+    shares_job *job = arg;
+    job->thread[task] = thread;
+    (void)atomic_fetch_add(&job->come, 1);
+    while (atomic_load(&job->come) < (task % 2 == 0 ? 4 : 8)) (void)sched_yield();
+}
+
+static void test_a_thread_takes_the_tasks_of_its_share_first(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 20; round++) {
+        /* A new pool: a helper that is late from another job may begin with any share. */
+        ls_pool *pool = NULL;
+        assert_int_equal(ls_pool_create(4, round % 2 == 0, &pool), LS_OK);
+        shares_job job;
+        atomic_init(&job.come, 0);
+        ls_pool_run(pool, 8, share_task, &job);
+        for (int task = 0; task < 8; task++) assert_int_equal(job.thread[task], task / 2);
+        ls_pool_destroy(pool);
+    }
+}
+
 static void test_scratch_is_aligned_and_each_threads_own(void **state)
 {
     (void)state;
@@ -643,6 +673,7 @@ int main(void)
         cmocka_unit_test(test_a_pool_runs_every_task_once_and_returns_when_all_are_done),
         cmocka_unit_test(test_a_helper_that_comes_late_does_nothing_twice),
         cmocka_unit_test(test_a_pool_of_t_threads_runs_t_tasks_at_once),
+        cmocka_unit_test(test_a_thread_takes_the_tasks_of_its_share_first),
         cmocka_unit_test(test_scratch_is_aligned_and_each_threads_own),
         cmocka_unit_test(test_a_loop_inside_a_task_stays_on_its_thread),
         cmocka_unit_test(test_threads_made_on_a_core_stay_on_it),
