@@ -190,14 +190,16 @@ def image(out):
 
 
 def fresh_ptx(out):
-    """Tests of the interpreter on what this nvcc writes; returns the stamp."""
-    folder, test, files = "build/cuda/vgpu", "build/host/tests/test_vgpu_ptx", []
+    """Tests of the interpreter on what this nvcc writes; returns the stamps."""
+    folder, files, stamps = "build/cuda/vgpu", [], []
     for name, target in ("gemm", "75"), ("gemm", "80"), ("meetings", "75"):
         files.append(f"{folder}/{name}.{target}.ptx")
         out.append(edge(files[-1], "ptx", [f"tests/vgpu/kernels/{name}.cu"], target=target))
-    out.append(edge(f"{folder}/test_vgpu_ptx.ok", "run_test", [test], files, program="", vgpu="",
-                    more=f"LS_VGPU_PTX={folder}"))
-    return f"{folder}/test_vgpu_ptx.ok"
+    for name in "test_vgpu_gemm", "test_vgpu_meetings":
+        stamps.append(f"{folder}/{name}.ok")
+        out.append(edge(stamps[-1], "run_test", [f"build/host/tests/{name}"], files, program="",
+                        vgpu="", more=f"LS_VGPU_PTX={folder}"))
+    return stamps
 
 
 def replaced(name):
@@ -233,7 +235,7 @@ def cuda(p, out):
         out.append(edge(stamps[-1], "cc_host", ["tests/vgpu/cuda_abi_check.c"],
                         more="-isystem $cuda_home/include"))
     if p == "host":
-        stamps += [fresh_ptx(out), "build/cuda/device_code.ok"]
+        stamps += fresh_ptx(out) + ["build/cuda/device_code.ok"]
         out.append(edge(stamps[-1], "device_code", ["tests/cuda/device_code.py"],
                         ["tests/cuda/registers.tsv", "build/cuda/obj/embed_cuda.o"]))
     out.append(edge("check-cuda" if p == "host" else f"check-cuda-{p}", "phony", stamps))

@@ -322,6 +322,7 @@ TEST_SUPPORT = """
     normalisation
     product
     program
+    ptx_machine
     ranks
     reduction
     reference
@@ -420,9 +421,12 @@ TESTS = """
     test_tree
     test_unused
     test_vgpu_driver
+    test_vgpu_gemm
     test_vgpu_launch
+    test_vgpu_meetings
     test_vgpu_order
     test_vgpu_ptx
+    test_vgpu_reports
     test_weights
     test_whole
 """.split()
@@ -462,9 +466,12 @@ TESTS_OF_PROGRAM = """
 # These open the virtual GPU, $LOCKSTEP_VGPU_LIBRARY, or link what it is made of.
 TESTS_OF_VGPU = """
     test_vgpu_driver
+    test_vgpu_gemm
     test_vgpu_launch
+    test_vgpu_meetings
     test_vgpu_order
     test_vgpu_ptx
+    test_vgpu_reports
 """.split()
 
 # check-cuda, check-cuda-asan, check-cuda-tsan: on the virtual GPU

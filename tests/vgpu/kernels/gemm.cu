@@ -4,7 +4,7 @@
  * A block of 256 threads owns 64 x 64 elements of C, a thread 4 x 4 of them. Tiles of 8 k lie in
  * two halves of shared memory: while one is used, the next is fetched. From compute capability 8.0
  * on the fetch is an asynchronous copy, zero-filled at the edges; before, it goes through
- * registers. test_vgpu_ptx.c takes barriers and waits out of the PTX and expects to be told.
+ * registers. test_vgpu_gemm.c takes barriers and waits out of the PTX and expects to be told.
  */
 struct gemm_params {
     int M, N, K;
