@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* pool.c -- compute threads of one replica: cut a loop into tasks, run them, wait for all.
  *
- * Each of T threads has a share of the n tasks, tasks t n / T to (t + 1) n / T - 1, and a counter of
- * those that nobody has taken yet: whoever lowers it from k > 0 owns the share's k-th task from its
- * end. A thread takes its own share first, then what is left of the others', those behind it
+ * Each of T threads has a share of the n tasks, tasks t n / T to (t + 1) n / T - 1, and a counter
+ * of those that nobody has taken yet: whoever lowers it from k > 0 owns the share's k-th task from
+ * its end. A thread takes its own share first, then what is left of the others', those behind it
  * first. So where all come in time a thread works on the same part of a batch in every job, on
  * what its core's caches hold; and a share whose thread does not come is done by those that do.
  *
