@@ -317,6 +317,7 @@ TEST_SUPPORT = """
     guarded
     late_device
     machines
+    models
     naive
     network
     normalisation
@@ -370,6 +371,7 @@ TESTS = """
     test_decode
     test_device
     test_dropout
+    test_evaluate
     test_faults
     test_fold
     test_format16
@@ -388,6 +390,7 @@ TESTS = """
     test_memory
     test_metrics
     test_model
+    test_model_errors
     test_model_graph
     test_nearest
     test_network_gradients
@@ -405,6 +408,7 @@ TESTS = """
     test_rendezvous
     test_residual
     test_resume
+    test_resume_refused
     test_ring
     test_ring_order
     test_run_folder
@@ -423,7 +427,9 @@ TESTS = """
     test_vgpu_driver
     test_vgpu_gemm
     test_vgpu_launch
+    test_vgpu_links
     test_vgpu_meetings
+    test_vgpu_memory
     test_vgpu_order
     test_vgpu_ptx
     test_vgpu_reports
@@ -468,7 +474,9 @@ TESTS_OF_VGPU = """
     test_vgpu_driver
     test_vgpu_gemm
     test_vgpu_launch
+    test_vgpu_links
     test_vgpu_meetings
+    test_vgpu_memory
     test_vgpu_order
     test_vgpu_ptx
     test_vgpu_reports

@@ -8,29 +8,30 @@
 #include <stdio.h>
 #include <unistd.h>
 
-char folder[512], path[600];
+char checkpoint_folder[512], file_path[600];
 
-int make_folder(void **state)
+int make_checkpoint_folder(void **state)
 {
     (void)state;
     const char *tmp = getenv("TMPDIR");
-    snprintf(folder, sizeof folder, "%s/lockstep-test-XXXXXX", tmp ? tmp : "/tmp");
-    if (!mkdtemp(folder)) return -1;
-    snprintf(path, sizeof path, "%s/last.safetensors", folder);
+    snprintf(checkpoint_folder, sizeof checkpoint_folder, "%s/lockstep-test-XXXXXX",
+             tmp ? tmp : "/tmp");
+    if (!mkdtemp(checkpoint_folder)) return -1;
+    snprintf(file_path, sizeof file_path, "%s/last.safetensors", checkpoint_folder);
     return 0;
 }
 
-int remove_folder(void **state)
+int remove_checkpoint_folder(void **state)
 {
     (void)state;
-    unlink(path);
-    ls_checkpoint_remove_stale(path);
-    return rmdir(folder); /* fails if a test left something behind */
+    unlink(file_path);
+    ls_checkpoint_remove_stale(file_path);
+    return rmdir(checkpoint_folder); /* fails if a test left something behind */
 }
 
 void read_file(file_bytes *file)
 {
-    FILE *f = fopen(path, "rb");
+    FILE *f = fopen(file_path, "rb");
     assert_non_null(f);
     file->count = fread(file->byte, 1, sizeof file->byte, f);
     fclose(f);
@@ -38,7 +39,7 @@ void read_file(file_bytes *file)
 
 void write_file(const unsigned char *byte, size_t count)
 {
-    FILE *f = fopen(path, "wb");
+    FILE *f = fopen(file_path, "wb");
     assert_non_null(f);
     assert_int_equal(fwrite(byte, 1, count, f), count);
     assert_int_equal(fclose(f), 0);
@@ -47,7 +48,7 @@ void write_file(const unsigned char *byte, size_t count)
 /* In place: to write it whole again thousands of times would take long. */
 void write_byte(size_t at, unsigned char byte)
 {
-    const int fd = open(path, O_WRONLY);
+    const int fd = open(file_path, O_WRONLY);
     assert_true(fd >= 0);
     assert_int_equal(pwrite(fd, &byte, 1, (off_t)at), 1);
     close(fd);
@@ -75,20 +76,21 @@ const ls_saved_text example_texts[EXAMPLE_TEXTS] = {
 
 ls_status save_example(void)
 {
-    return ls_checkpoint_save(path, example_tensors, EXAMPLE_TENSORS, example_texts, EXAMPLE_TEXTS);
+    return ls_checkpoint_save(file_path, example_tensors, EXAMPLE_TENSORS, example_texts,
+                              EXAMPLE_TEXTS);
 }
 
 ls_checkpoint *open_file(void)
 {
     ls_checkpoint *c = NULL;
-    if (ls_checkpoint_open(path, &c) != LS_OK) fail_msg("%s", ls_last_error());
+    if (ls_checkpoint_open(file_path, &c) != LS_OK) fail_msg("%s", ls_last_error());
     return c;
 }
 
 void assert_refused(const char *part)
 {
     ls_checkpoint *c = NULL;
-    const ls_status status = ls_checkpoint_open(path, &c);
+    const ls_status status = ls_checkpoint_open(file_path, &c);
     ls_checkpoint_close(c);
     if (status != LS_ERR_FORMAT || !strstr(ls_last_error(), part)) {
         fail_msg("expected FORMAT with '%s', got %s: %s", part, ls_status_name(status),

@@ -15,11 +15,12 @@
 
 #include "io/checkpoint.h"
 
-#define TEST_WITH_FILE(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
-int make_folder(void **state);
-int remove_folder(void **state);
+#define TEST_WITH_FILE(name)                                                                      \
+    cmocka_unit_test_setup_teardown(name, make_checkpoint_folder, remove_checkpoint_folder)
+int make_checkpoint_folder(void **state);
+int remove_checkpoint_folder(void **state);
 
-extern char folder[512], path[600]; /* of the running test; the file's */
+extern char checkpoint_folder[512], file_path[600]; /* of the running test; the file's */
 
 /* A checkpoint with a tensor of each dtype, narrow before wide so that saving has something to
  * reorder, and two texts. */

@@ -102,7 +102,7 @@ const char *module_of(const char *body)
     return text;
 }
 
-vgpu_program *load(const char *text)
+vgpu_program *load_ptx(const char *text)
 {
     char error[500] = "";
     vgpu_program *program = NULL;

@@ -52,7 +52,7 @@ char *read_kernel_text(const char *name);
  * first of the body. Valid until the next call. */
 const char *module_of(const char *body);
 
-vgpu_program *load(const char *text);
+vgpu_program *load_ptx(const char *text);
 const vgpu_kernel *kernel_of(const vgpu_program *program, const char *name);
 
 /* All checks on, 50 M instructions. */

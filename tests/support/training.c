@@ -283,6 +283,21 @@ bool training_same(const training *t, const training_bits *bits, const char *wha
     return weights && optimizer && statistics && evaluation;
 }
 
+training *training_tiny(void)
+{
+    training *t = training_create();
+    char data[600], *lines = training_table(11, 46, 4, 3);
+    training_write(t, "tiny.model", "input 4\ndense 8 relu\ndense 3\nloss softmax-crossentropy\n");
+    training_write(t, "data.csv", lines);
+    free(lines);
+    snprintf(data, sizeof data, "csv:%s", training_path(t, "data.csv"));
+    training_set(t, "model", training_path(t, "tiny.model"));
+    training_set(t, "data", data);
+    training_set(t, "global-batch", "8");
+    training_set(t, "epochs", "3");
+    return t;
+}
+
 training *training_linear(const char *lines)
 {
     training *t = training_create();

@@ -65,7 +65,7 @@ static void test_equal_contents_make_equal_files(void **state)
 static void test_a_checkpoint_may_hold_nothing(void **state)
 {
     (void)state;
-    assert_int_equal(ls_checkpoint_save(path, NULL, 0, NULL, 0), LS_OK);
+    assert_int_equal(ls_checkpoint_save(file_path, NULL, 0, NULL, 0), LS_OK);
     ls_checkpoint *c = open_file();
     char hex[65];
     assert_int_equal(ls_checkpoint_tensor_count(c), 0);
@@ -94,18 +94,18 @@ static void test_what_could_not_be_opened_is_not_saved(void **state)
     ls_saved_tensor blank = example_tensors[0];
     snprintf(blank.name, sizeof blank.name, "a b");
     const ls_saved_text same[] = { { "k", "1" }, { "k", "2" } }, check = { "crc32c/x", "0" };
-    assert_int_equal(ls_checkpoint_save(path, twice, 2, NULL, 0), LS_ERR_FORMAT);
-    assert_int_equal(ls_checkpoint_save(path, &blank, 1, NULL, 0), LS_ERR_FORMAT);
-    assert_int_equal(ls_checkpoint_save(path, example_tensors, 1, same, 2), LS_ERR_FORMAT);
-    assert_int_equal(ls_checkpoint_save(path, example_tensors, 1, &check, 1), LS_ERR_FORMAT);
-    assert_false(exists(path));
+    assert_int_equal(ls_checkpoint_save(file_path, twice, 2, NULL, 0), LS_ERR_FORMAT);
+    assert_int_equal(ls_checkpoint_save(file_path, &blank, 1, NULL, 0), LS_ERR_FORMAT);
+    assert_int_equal(ls_checkpoint_save(file_path, example_tensors, 1, same, 2), LS_ERR_FORMAT);
+    assert_int_equal(ls_checkpoint_save(file_path, example_tensors, 1, &check, 1), LS_ERR_FORMAT);
+    assert_false(exists(file_path));
 }
 
 static void test_text_that_is_no_utf8_is_saved_with_a_mark_in_its_place(void **state)
 {
     (void)state;
     const ls_saved_text text = { "data", "csv:\xFF.csv" };
-    assert_int_equal(ls_checkpoint_save(path, NULL, 0, &text, 1), LS_OK);
+    assert_int_equal(ls_checkpoint_save(file_path, NULL, 0, &text, 1), LS_OK);
     ls_checkpoint *c = open_file();
     assert_string_equal(ls_checkpoint_text(c, "data"), "csv:\xEF\xBF\xBD.csv");
     ls_checkpoint_close(c);

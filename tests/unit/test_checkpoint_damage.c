@@ -22,7 +22,7 @@ static void test_a_file_cut_at_any_byte_is_refused(void **state)
     assert_int_equal(save_example(), LS_OK);
     read_file(&file);
     for (size_t count = file.count; count-- > 0;) {
-        assert_int_equal(truncate(path, (off_t)count), 0);
+        assert_int_equal(truncate(file_path, (off_t)count), 0);
         assert_refused(count < 8 ? "too short" : "cut off");
     }
 }
@@ -48,7 +48,9 @@ static void test_any_flipped_bit_is_refused(void **state)
         const unsigned char right = file.byte[bit / 8];
         ls_checkpoint *c = NULL;
         write_byte(bit / 8, (unsigned char)(right ^ 1u << bit % 8));
-        if (ls_checkpoint_open(path, &c) != LS_ERR_FORMAT) fail_msg("bit %zu went unseen", bit);
+        if (ls_checkpoint_open(file_path, &c) != LS_ERR_FORMAT) {
+            fail_msg("bit %zu went unseen", bit);
+        }
         write_byte(bit / 8, right);
     }
     ls_checkpoint_close(open_file());
@@ -92,11 +94,11 @@ static void test_what_is_no_checkpoint_is_refused(void **state)
     assert_refused("0 bytes, too short");
     write_file((const unsigned char *)"PK\3\4 this is a zip file, so to say", 33);
     assert_refused("no checkpoint");
-    unlink(path);
-    assert_int_equal(mkdir(path, 0777), 0);
+    unlink(file_path);
+    assert_int_equal(mkdir(file_path, 0777), 0);
     assert_refused("not a regular file");
-    rmdir(path);
-    assert_int_equal(mkfifo(path, 0666), 0);
+    rmdir(file_path);
+    assert_int_equal(mkfifo(file_path, 0666), 0);
     assert_refused("not a regular file"); /* and does not wait for a writer */
 }
 
@@ -119,7 +121,7 @@ static void write_crafted(const char *metadata, const char *crafted, size_t data
     snprintf(digits, sizeof digits, "%08" PRIx32, ls_crc32c(0, json, (size_t)count));
     memcpy(strstr(json, mark) + strlen(mark), digits, 8);
     const uint64_t length = (uint64_t)count;
-    FILE *f = fopen(path, "wb");
+    FILE *f = fopen(file_path, "wb");
     assert_non_null(f);
     fwrite(&length, 8, 1, f);
     fwrite(json, 1, (size_t)count, f);

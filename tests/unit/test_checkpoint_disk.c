@@ -72,7 +72,7 @@ static void reset_disk(void)
 
 static ls_status save_faulty(void)
 {
-    return ls_checkpoint_save_through(&faulty, path, &large_tensor, 1, NULL, 0);
+    return ls_checkpoint_save_through(&faulty, file_path, &large_tensor, 1, NULL, 0);
 }
 
 /* The same in a process that may end on the way; returns its exit code. */
@@ -136,7 +136,7 @@ static void test_a_disk_that_fills_up_anywhere_leaves_the_previous_file(void **s
             assert_int_equal(save_faulty(), LS_ERR_IO);
             assert_non_null(strstr(ls_last_error(), strerror(causes[cause])));
             assert_previous_is_whole(&previous);
-            assert_int_equal(ls_checkpoint_remove_stale(path), 0); /* it cleaned up itself */
+            assert_int_equal(ls_checkpoint_remove_stale(file_path), 0); /* it cleaned up itself */
             refusals++;
         }
     }
@@ -156,7 +156,7 @@ static void test_failing_sync_and_rename_leave_the_previous_file(void **state)
     assert_int_equal(save_faulty(), LS_ERR_IO);
     assert_non_null(strstr(ls_last_error(), "renamed"));
     assert_previous_is_whole(&previous);
-    assert_int_equal(ls_checkpoint_remove_stale(path), 0);
+    assert_int_equal(ls_checkpoint_remove_stale(file_path), 0);
 }
 
 static void test_a_kill_at_any_moment_leaves_the_previous_file_and_a_stale_one(void **state)
@@ -170,14 +170,14 @@ static void test_a_kill_at_any_moment_leaves_the_previous_file_and_a_stale_one(v
         disk.when_full = -1;
         assert_int_equal(save_in_child(), 9);
         assert_previous_is_whole(&previous);
-        assert_int_equal(ls_checkpoint_remove_stale(path), 1);
+        assert_int_equal(ls_checkpoint_remove_stale(file_path), 1);
     }
     reset_disk();
     disk.ends_at_rename = true; /* all is written and synced, but not renamed */
     assert_int_equal(save_in_child(), 9);
     assert_previous_is_whole(&previous);
-    assert_int_equal(ls_checkpoint_remove_stale(path), 1);
-    assert_int_equal(ls_checkpoint_remove_stale(path), 0);
+    assert_int_equal(ls_checkpoint_remove_stale(file_path), 1);
+    assert_int_equal(ls_checkpoint_remove_stale(file_path), 0);
 }
 
 /* The system's own limit on a file's length, through the system's own calls. */
@@ -191,21 +191,21 @@ static void test_a_real_short_write_leaves_the_previous_file(void **state)
         const struct rlimit limit = { 10000, 10000 };
         signal(SIGXFSZ, SIG_IGN); /* write then fails with EFBIG */
         if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(2);
-        const ls_status status = ls_checkpoint_save(path, &large_tensor, 1, NULL, 0);
+        const ls_status status = ls_checkpoint_save(file_path, &large_tensor, 1, NULL, 0);
         _exit(status == LS_ERR_IO ? 0 : 1);
     }
     int status = -1;
     assert_true(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
     assert_previous_is_whole(&previous);
-    assert_int_equal(ls_checkpoint_remove_stale(path), 0);
+    assert_int_equal(ls_checkpoint_remove_stale(file_path), 0);
 }
 
 static void test_a_folder_that_is_not_there_is_an_io_error(void **state)
 {
     (void)state;
     char absent[700];
-    snprintf(absent, sizeof absent, "%s/no/such.safetensors", folder);
+    snprintf(absent, sizeof absent, "%s/no/such.safetensors", checkpoint_folder);
     assert_int_equal(ls_checkpoint_save(absent, example_tensors, EXAMPLE_TENSORS, NULL, 0),
                      LS_ERR_IO);
     assert_non_null(strstr(ls_last_error(), "No such file"));
@@ -220,12 +220,12 @@ static void test_only_temporary_files_of_this_path_are_stale(void **state)
                                         "last.safetensors.bak" };
     char file[700];
     for (int i = 0; i < 5; i++) {
-        snprintf(file, sizeof file, "%s/%s", folder, name[i]);
+        snprintf(file, sizeof file, "%s/%s", checkpoint_folder, name[i]);
         fclose(fopen(file, "w"));
     }
-    assert_int_equal(ls_checkpoint_remove_stale(path), 1);
+    assert_int_equal(ls_checkpoint_remove_stale(file_path), 1);
     for (int i = 0; i < 5; i++) {
-        snprintf(file, sizeof file, "%s/%s", folder, name[i]);
+        snprintf(file, sizeof file, "%s/%s", checkpoint_folder, name[i]);
         assert_int_equal(exists(file), i > 0);
         unlink(file);
     }

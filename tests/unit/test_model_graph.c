@@ -10,17 +10,8 @@
 #include <stdio.h>
 
 #include "philox.h"
+#include "support/models.h"
 #include "train/model.h"
-
-/* A model that must be right. */
-static ls_model model_of(const char *text)
-{
-    ls_model model;
-    if (ls_model_init(&model, "m", text, NULL) != LS_OK) {
-        fail_msg("refused: %s\n%s", ls_last_error(), text);
-    }
-    return model;
-}
 
 static const ls_layer *layer_called(const ls_model *m, const char *name)
 {
@@ -45,7 +36,7 @@ static void test_a_layer_feeds_several_and_a_join_reads_what_it_names(void **sta
     (void)state;
     ls_model m = model_of("input 6x5x4\na = conv 3 1x1\nb = conv 3 1x1 from input\n"
                           "s = add relu from b a\np = multiply from s a b\n"
-                          "c = concat from a p input\nflatten\ndense 2\nloss mse");
+                          "c = concat from a p input\nflatten\ndense 2\nloss mse", NULL);
     const ls_layer *s = layer_called(&m, "s"), *p = layer_called(&m, "p"),
                    *c = layer_called(&m, "c");
     assert_true(s->op == LS_OP_ADD && s->relu && s->input_count == 2);
@@ -63,7 +54,7 @@ static void test_what_the_loss_does_not_depend_on_is_marked_and_keeps_its_weight
 {
     (void)state;
     ls_model m = model_of("input 4\nlost = dense 3\ndense 2 from lost\nkept = dense 5 from input\n"
-                          "dense 2\nloss mse");
+                          "dense 2\nloss mse", NULL);
     static const bool used[] = { true, false, false, true, true };
     for (int l = 0; l < 5; l++) assert_int_equal(m.layer[l].is_used, used[l]);
     assert_int_equal(m.parameter_count, 8);
@@ -89,7 +80,7 @@ static void test_eight_inputs_are_joined_and_nine_refused(void **state)
     }
     const size_t head = strlen(text);
     strcat(text, "add from d0 d1 d2 d3 d4 d5 d6 d7\nloss mse");
-    ls_model m = model_of(text);
+    ls_model m = model_of(text, NULL);
     assert_int_equal(m.layer[m.layer_count - 1].input_count, LS_LAYER_INPUTS_MAX);
     assert_false(m.layer[m.layer_count - 2].is_used);
     ls_model_free(&m);
@@ -105,7 +96,7 @@ static void test_padding_by_a_number_is_as_much_on_every_side(void **state)
 {
     (void)state;
     ls_model m = model_of("input 224x112x3\nconv 8 7x7 stride=2 pad=3\nmaxpool 3x3 stride=2 pad=1\n"
-                          "avgpool 2x2\nglobalavgpool\nloss mse\n");
+                          "avgpool 2x2\nglobalavgpool\nloss mse\n", NULL);
     assert_shape(&m.layer[1], 112, 56, 8);
     assert_true(m.layer[1].conv.pad_top == 3 && m.layer[1].conv.pad_left == 3);
     assert_shape(&m.layer[2], 56, 28, 8);
@@ -129,7 +120,7 @@ static void test_zeropad_takes_one_two_or_four_numbers(void **state)
         char text[100];
         snprintf(text, sizeof text, "input 5x4x2\nzeropad %s\nflatten\ndense 1\nloss mse",
                  known[i].size);
-        ls_model m = model_of(text);
+        ls_model m = model_of(text, NULL);
         assert_shape(&m.layer[1], known[i].height, known[i].width, 2);
         assert_int_equal(m.layer[1].pad_top, known[i].top);
         assert_int_equal(m.layer[1].pad_left, known[i].left);
@@ -142,7 +133,7 @@ static void test_activations_and_dropouts_are_told_apart(void **state)
     (void)state;
     ls_model m = model_of("input 2x2x1\nrelu\nleakyrelu\nleakyrelu slope=0.2\nsigmoid\ntanh\n"
                           "gelu\nsilu\ndropout 0.5\nspatialdropout 0.25\nflatten\ndense 2\n"
-                          "loss softmax-crossentropy smoothing=0.1\n");
+                          "loss softmax-crossentropy smoothing=0.1\n", NULL);
     static const ls_activation kinds[] = {
         LS_ACTIVATION_RELU, LS_ACTIVATION_LEAKY_RELU, LS_ACTIVATION_LEAKY_RELU,
         LS_ACTIVATION_SIGMOID, LS_ACTIVATION_TANH, LS_ACTIVATION_GELU, LS_ACTIVATION_SILU
@@ -167,7 +158,7 @@ static void test_every_loss_is_read_by_its_name(void **state)
     for (int i = 0; i < 4; i++) {
         char text[100];
         snprintf(text, sizeof text, "input 4\ndense 2\nloss %s\n", names[i]);
-        ls_model m = model_of(text);
+        ls_model m = model_of(text, NULL);
         assert_int_equal((int)m.loss, i);
         assert_true(m.smoothing == 0);
         ls_model_free(&m);
@@ -178,7 +169,7 @@ static void test_auto_with_a_size_means_it_where_there_are_no_data(void **state)
 {
     (void)state;
     static const char text[] = "input auto:8x8x3\nflatten\ndense auto:7\nloss mse\n";
-    ls_model m = model_of(text);
+    ls_model m = model_of(text, NULL);
     assert_string_equal(m.text, "input 8x8x3\nflatten\ndense 7\nloss mse\n");
     ls_model_free(&m);
     const ls_dataset_info data = { .height = 1, .width = 1, .channels = 5,
@@ -199,7 +190,7 @@ static void test_batchnorm_has_two_tensors_to_train_and_two_to_keep(void **state
 {
     (void)state;
     ls_model m = model_of("input 4x4x2\nconv 33 3x3 bias=no\nbatchnorm relu momentum=0.9 "
-                          "epsilon=1e-5\nnorm = batchnorm\nflatten\ndense 3\nloss mse");
+                          "epsilon=1e-5\nnorm = batchnorm\nflatten\ndense 3\nloss mse", NULL);
     static const char *const names[] = { "conv1/kernel", "batchnorm1/gamma", "batchnorm1/beta",
                                          "norm/gamma", "norm/beta", "dense1/kernel",
                                          "dense1/bias" };
@@ -245,7 +236,7 @@ static void kernel_of(const char *init, float out[COUNT])
 {
     char text[160];
     snprintf(text, sizeof text, "input 3x3x20\nconv 60 3x3 init=%s\nflatten\nloss mse", init);
-    ls_model m = model_of(text);
+    ls_model m = model_of(text, NULL);
     float *arena = malloc(m.arena_floats * sizeof *arena);
     assert_non_null(arena);
     ls_model_init_weights(&m, 77, arena);

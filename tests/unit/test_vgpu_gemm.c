@@ -65,7 +65,7 @@ static void test_a_tiled_gemm_has_the_bits_of_fmaf_chains(void **state)
     (void)state;
     for (int target = 75; target <= 80; target += 5) {
         char *text = read_kernel_text(target == 75 ? "gemm.75.ptx" : "gemm.80.ptx");
-        vgpu_program *program = load(text);
+        vgpu_program *program = load_ptx(text);
         assert_int_equal(vgpu_program_target(program), target);
         for (unsigned turn = 0; turn < 4; turn++) {
             gemm g;
@@ -91,7 +91,7 @@ static bool run_gemm_without(const char *file, const char *word, int nth, uint64
     for (int i = 0; at && i <= nth; i++) at = strstr(i ? at + 1 : at, word);
     if (at) {
         memset(at, ' ', strcspn(at, ";") + 1);
-        vgpu_program *program = load(text);
+        vgpu_program *program = load_ptx(text);
         gemm g;
         gemm_init(&g, 64, 64, 40);
         g.launch.seed = seed;

@@ -22,7 +22,7 @@ typedef struct {
 static void meeting_init(meeting *s)
 {
     s->text = read_kernel_text("meetings.75.ptx");
-    s->program = load(s->text);
+    s->program = load_ptx(s->text);
     ptx_machine_init(&s->m);
 }
 
@@ -245,7 +245,7 @@ static void test_a_flag_of_another_device_needs_system_scope(void **state)
         meeting s;
         meeting_init(&s);
         for (char *at; (at = strstr(s.text, flags[i]));) memcpy(at + 11, "gpu", 3);
-        vgpu_program *narrow = load(s.text);
+        vgpu_program *narrow = load_ptx(s.text);
         static const uint32_t set[2] = {1, 0};
         static ring_device d;
         d.program = narrow;
@@ -268,7 +268,7 @@ static void test_a_flag_that_another_device_uses_is_polled_at_system_scope(void 
     meeting s;
     meeting_init(&s);
     for (char *at; (at = strstr(s.text, "ld.acquire.sys"));) memcpy(at + 11, "gpu", 3);
-    vgpu_program *narrow = load(s.text);
+    vgpu_program *narrow = load_ptx(s.text);
     static ring_device d;
     const uint32_t set[2] = {1, 0};
     allocation *mine = allocate_filled(&s.m, 0, set, 8);

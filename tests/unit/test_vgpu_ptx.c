@@ -160,7 +160,7 @@ static void test_parameters_lie_as_in_a_struct_of_c(void **state)
 {
     (void)state;
     vgpu_program *program =
-        load(".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry test(\n"
+        load_ptx(".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry test(\n"
              ".param .u32 n, .param .u64 .ptr .global .align 1 p, .param .u8 c,\n"
              ".param .align 16 .b8 s[20], .param .f32 f)\n.maxntid 8, 4, 2\n{ ret; }\n");
     const vgpu_kernel *kernel = kernel_of(program, "test");

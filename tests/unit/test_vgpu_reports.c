@@ -13,7 +13,7 @@
 /* Runs a body with two buffers: in has 252 bytes, all zero, out has 256 and is fresh. */
 static vgpu_outcome run_body(const char *body, uint32_t threads, char *error, size_t error_bytes)
 {
-    vgpu_program *program = load(module_of(body));
+    vgpu_program *program = load_ptx(module_of(body));
     ptx_machine m;
     ptx_machine_init(&m);
     const uint64_t params[2] = {allocate_filled(&m, 0, NULL, 252)->address,
@@ -146,7 +146,7 @@ static void test_memory_freed_during_a_launch_is_not_used_any_more(void **state)
         char body[200], error[500];
         snprintf(body, sizeof body, "ld.global.u32 %%r1, [%%d0]; ld.global.u32 %%r1, [%%d1]; %s",
                  last[i]);
-        vgpu_program *program = load(module_of(body));
+        vgpu_program *program = load_ptx(module_of(body));
         ptx_machine m;
         ptx_machine_init(&m);
         const uint64_t params[2] = {allocate_filled(&m, 0, NULL, 64)->address,
@@ -166,7 +166,7 @@ static void test_lanes_that_parted_go_on_together(void **state)
     (void)state;
     char body[3000] = "setp.lt.u32 %p1, %r0, 7; @%p1 bra a; add.u32 %r1, %r0, 1; a:\n";
     for (int i = 0; i < 100; i++) strcat(body, "add.u32 %r1, %r1, 3;\n");
-    vgpu_program *program = load(module_of(body));
+    vgpu_program *program = load_ptx(module_of(body));
     ptx_machine m;
     char error[500];
     uint64_t instructions = 0, params[2] = {0};
@@ -188,7 +188,7 @@ static void test_what_is_read_incoherently_is_not_written(void **state)
         "ld.global.nc.u32 %r1, [%d0]; st.global.u32 [%d1], %r1; ld.global.u32 %r1, [%d1];",
     };
     for (int i = 0; i < 3; i++) {
-        vgpu_program *program = load(module_of(bodies[i]));
+        vgpu_program *program = load_ptx(module_of(bodies[i]));
         ptx_machine m;
         char error[500];
         ptx_machine_init(&m);
@@ -216,7 +216,7 @@ static void test_what_is_read_incoherently_is_not_written(void **state)
 static void test_a_launch_ends_when_it_is_told_to(void **state)
 {
     (void)state;
-    vgpu_program *program = load(module_of("again: ld.acquire.sys.global.u32 %r1, [%d0];\n"
+    vgpu_program *program = load_ptx(module_of("again: ld.acquire.sys.global.u32 %r1, [%d0];\n"
                                            "setp.eq.u32 %p1, %r1, 0; @%p1 bra again;"));
     ptx_machine m;
     char error[500];
