@@ -106,6 +106,9 @@ static void test_blocks_and_parts_do_not_show_in_the_bits(void **state)
         {.M = 30, .N = 40, .K = 512, .transpose_b = true},  /* rows of A share cache sets */
         {.M = 512, .N = 40, .K = 30, .transpose_a = true},
         {.M = 1, .N = 1, .K = 2000},
+        {.M = 15, .N = 560, .K = 300, .relu = true}, /* B is read where it lies */
+        {.M = 5, .N = 96, .K = 600, .transpose_a = true, .accumulate = true},
+        {.M = 150, .N = 1024, .K = 9},               /* or not: its rows share cache sets */
     };
     naive_random n = {.state = 3};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

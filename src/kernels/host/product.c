@@ -161,8 +161,8 @@ static void run_rows(const job *j, const part *a, const ls_row_at *at, size_t ro
         .rows = (int)rows,
         .run = run,
         .runs = 1,
-        .b = a->panels,
-        .b_step = LS_TILE_COLUMNS,
+        .b = p->b != NULL ? p->b + k * p->b_step + a->first_column : a->panels,
+        .b_step = p->b != NULL ? p->b_step : LS_TILE_COLUMNS,
         .from = {first ? NULL : unfinished, unfinished_step},
         .finish = last,
         .bias = p->bias == NULL ? NULL : p->bias + a->first_column,
@@ -172,11 +172,12 @@ static void run_rows(const job *j, const part *a, const ls_row_at *at, size_t ro
         .to = last ? C : unfinished,
         .to_step = last ? p->step : unfinished_step,
     };
+    const size_t panel_step = p->b != NULL ? LS_TILE_COLUMNS : depth * LS_TILE_COLUMNS;
     p->take_rows(p->operands, at, k, depth, a->rows, run, &tile);
     for (size_t n = a->first_column; n < a->last_column; n += LS_TILE_COLUMNS) {
         tile.columns = min_size(LS_TILE_COLUMNS, a->last_column - n);
         LS_HOST(tile)(&tile);
-        tile.b += depth * LS_TILE_COLUMNS;
+        tile.b += panel_step;
         if (tile.from.p != NULL) tile.from.p += LS_TILE_COLUMNS;
         if (tile.bias != NULL) tile.bias += LS_TILE_COLUMNS;
         old.p += LS_TILE_COLUMNS;
@@ -218,7 +219,7 @@ static void run_part(void *arg, size_t task, int thread)
     size_t k = 0;
     do {
         const size_t end = block_end(p, k);
-        pack_panels(p, &a, k, end - k);
+        if (p->b == NULL) pack_panels(p, &a, k, end - k);
         run_block(j, &a, k, end - k);
         k = end;
     } while (k < p->depth); /* a product of depth 0 has one block too: it writes C */

@@ -35,6 +35,8 @@ typedef struct {
     const void *operands;
     ls_rows_fn *take_rows;
     ls_pack_fn *pack;
+    const float *b;             /* not NULL: B[k, j] is b[k * b_step + j], its rows are whole */
+    size_t b_step;              /* vector words and are read where they lie; `pack` is not called */
     double row_cost, pack_cost; /* of them, in cycles per element: only steers the cut into tasks */
     const float *bias;          /* [columns] or NULL */
     bool relu;
