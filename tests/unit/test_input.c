@@ -12,7 +12,8 @@
 
 /* -- a training ------------------------------------------------------------------------------ */
 
-/* All batches of two epochs are taken, so each sample is read twice: 1438 of 64 floats. */
+/* All batches of two epochs are taken, so each sample is read twice: 1438 of 64 floats. A single
+ * rank has waited in the steps that found no batch ready, and in no others. */
 static void check_training(const char *devices, int readers)
 {
     enum { BYTES = 2 * 1438 * 64 * (int)sizeof(float) };
@@ -30,12 +31,16 @@ static void check_training(const char *devices, int readers)
     const double wall = ls_clock() - begin;
     const ls_input_summary *input = &t->result.input;
     uint64_t bytes = 0;
-    double ready = 0, seconds = 0;
+    double ready = 0, seconds = 0, late = 0;
+    int late_steps = 0;
     for (int i = 0; i < t->step_count; i++) {
         assert_in_range(t->step[i].queue, 0, input->depth);
         ready += t->step[i].queue;
         bytes += t->step[i].read_bytes;
         seconds += t->step[i].reader_seconds;
+        if (t->step[i].queue > 0) continue;
+        late += t->step[i].input_wait;
+        late_steps++;
     }
     assert_int_equal(input->readers, readers);
     assert_int_equal(bytes, BYTES);
@@ -43,8 +48,10 @@ static void check_training(const char *devices, int readers)
     assert_true(input->ready == ready / t->step_count);
     assert_true(input->reader_seconds > 0 && input->reader_seconds <= readers * wall);
     assert_true(fabs(input->reader_seconds - seconds) < 1e-6);
-    assert_true(input->waited <= wall);
-    if (strcmp(devices, "host:1") == 0) assert_true(input->waited <= t->result.time.input_wait);
+    if (strcmp(devices, "host:1") == 0) {
+        assert_true((input->waited > 0) == (late_steps > 0));
+        assert_true(input->waited <= late);
+    }
     training_destroy(t);
 }
 
