@@ -3,6 +3,7 @@
 #include "cli/bench_kernel_run.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/bench.h"
 #include "cli/bench_peak.h"
@@ -19,53 +20,65 @@ typedef struct {
     ls_stream *stream;
     const ls_kernel_case *kernel;
     ls_fold_plan plan;            /* of a weight gradient */
-    size_t a_count, b_count, c_count;
+    size_t count[3];              /* floats of a, b, c */
     float *a, *b, *c;             /* owned; device memory */
     float *host;                  /* owned; pinned, as large as the largest of them */
 } kernel_run;
 
-/* Multiply-adds of a call. */
-static double kernel_macs(const ls_kernel_case *kernel)
+/* -- a case ------------------------------------------------------------------------------------ */
+
+double ls_kernel_flops(const ls_kernel_case *kernel)
 {
     const ls_gemm_args *g = &kernel->gemm;
     const ls_conv_shape *s = &kernel->conv;
-    if (kernel->op == LS_KERNEL_GEMM) return (double)g->M * (double)g->N * (double)g->K;
-    return (double)(s->samples * s->out_height * s->out_width) * (double)s->filters *
+    if (kernel->op == LS_KERNEL_GEMM) return 2 * (double)g->M * (double)g->N * (double)g->K;
+    return 2 * (double)(s->samples * s->out_height * s->out_width) * (double)s->filters *
            (double)(s->kernel_height * s->kernel_width * s->channels);
 }
 
-/* -- arrays ------------------------------------------------------------------------------------ */
-
-static void size_arrays(kernel_run *run)
+void ls_kernel_floats(const ls_kernel_case *kernel, size_t count[3])
 {
-    const ls_gemm_args *g = &run->kernel->gemm;
-    const ls_conv_shape *s = &run->kernel->conv;
+    const ls_gemm_args *g = &kernel->gemm;
+    const ls_conv_shape *s = &kernel->conv;
     const size_t x = s->samples * s->height * s->width * s->channels;
     const size_t y = s->samples * s->out_height * s->out_width * s->filters;
     const size_t w = s->filters * s->kernel_height * s->kernel_width * s->channels;
-    switch (run->kernel->op) {
-    case LS_KERNEL_GEMM:
-        run->a_count = g->M * g->K;
-        run->b_count = g->K * g->N;
-        run->c_count = g->M * g->N;
-        break;
-    case LS_KERNEL_CONV_FORWARD:
-        run->a_count = x;
-        run->b_count = w;
-        run->c_count = y;
-        break;
-    case LS_KERNEL_CONV_INPUT_GRADIENT:
-        run->a_count = y;
-        run->b_count = w;
-        run->c_count = x;
-        break;
-    case LS_KERNEL_CONV_WEIGHT_GRADIENT:
-        run->a_count = x;
-        run->b_count = y;
-        run->c_count = w * (size_t)run->plan.piece_count;
-        break;
-    }
+    const size_t floats[][3] = {
+        [LS_KERNEL_GEMM] = { g->M * g->K, g->K * g->N, g->M * g->N },
+        [LS_KERNEL_CONV_FORWARD] = { x, w, y },
+        [LS_KERNEL_CONV_INPUT_GRADIENT] = { y, w, x },
+        [LS_KERNEL_CONV_WEIGHT_GRADIENT] = { x, y, w },
+    };
+    memcpy(count, floats[kernel->op], sizeof floats[0]);
 }
+
+ls_status ls_kernel_call(ls_stream *stream, const ls_kernel_case *kernel, const ls_fold *fold,
+                         const float *a, const float *b, float *c)
+{
+    ls_gemm_args gemm = kernel->gemm;
+    size_t count[3];
+    switch (kernel->op) {
+    case LS_KERNEL_GEMM:
+        gemm.A = a;
+        gemm.B = b;
+        gemm.C = c;
+        return ls_gemm(stream, &gemm);
+    case LS_KERNEL_CONV_FORWARD:
+        return ls_conv_forward(stream, &(ls_conv_forward_args){
+            .shape = kernel->conv, .x = a, .w = b, .y = c });
+    case LS_KERNEL_CONV_INPUT_GRADIENT:
+        return ls_conv_input_gradient(stream, &(ls_conv_input_gradient_args){
+            .shape = kernel->conv, .dy = a, .w = b, .dx = c });
+    case LS_KERNEL_CONV_WEIGHT_GRADIENT:
+        ls_kernel_floats(kernel, count);
+        return ls_conv_weight_gradient(stream, &(ls_conv_weight_gradient_args){
+            .shape = kernel->conv, .fold = fold, .x = a, .dy = b, .dw = c,
+            .piece_stride = count[2] });
+    }
+    return LS_OK;
+}
+
+/* -- arrays ------------------------------------------------------------------------------------ */
 
 /* `count` numbers in -0.5 .. 0.5, none of them denormal. */
 static ls_status open_array(kernel_run *run, size_t count, float **out)
@@ -84,12 +97,12 @@ static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
 static ls_status open_arrays(kernel_run *run)
 {
     void *host = NULL;
-    const size_t most = max_size(run->a_count, max_size(run->b_count, run->c_count));
+    const size_t most = max_size(run->count[0], max_size(run->count[1], run->count[2]));
     LS_TRY(ls_pinned_alloc(run->stream->device, most * sizeof(float), &host));
     run->host = host;
-    LS_TRY(open_array(run, run->a_count, &run->a));
-    LS_TRY(open_array(run, run->b_count, &run->b));
-    return open_array(run, run->c_count, &run->c);
+    LS_TRY(open_array(run, run->count[0], &run->a));
+    LS_TRY(open_array(run, run->count[1], &run->b));
+    return open_array(run, run->count[2], &run->c);
 }
 
 /* After a failure calls may still run; what they use cannot be released then. */
@@ -107,42 +120,19 @@ static void close_arrays(kernel_run *run)
     ls_record_restore(&cause);
 }
 
-/* -- calls ------------------------------------------------------------------------------------- */
-
-static ls_status call_once(const kernel_run *run)
-{
-    const ls_kernel_case *k = run->kernel;
-    ls_gemm_args gemm = k->gemm;
-    switch (k->op) {
-    case LS_KERNEL_GEMM:
-        gemm.A = run->a;
-        gemm.B = run->b;
-        gemm.C = run->c;
-        return ls_gemm(run->stream, &gemm);
-    case LS_KERNEL_CONV_FORWARD:
-        return ls_conv_forward(run->stream, &(ls_conv_forward_args){
-            .shape = k->conv, .x = run->a, .w = run->b, .y = run->c });
-    case LS_KERNEL_CONV_INPUT_GRADIENT:
-        return ls_conv_input_gradient(run->stream, &(ls_conv_input_gradient_args){
-            .shape = k->conv, .dy = run->a, .w = run->b, .dx = run->c });
-    case LS_KERNEL_CONV_WEIGHT_GRADIENT:
-        return ls_conv_weight_gradient(run->stream, &(ls_conv_weight_gradient_args){
-            .shape = k->conv, .fold = &run->plan.pass[0], .x = run->a, .dy = run->b, .dw = run->c,
-            .piece_stride = run->c_count / (size_t)run->plan.piece_count });
-    }
-    return LS_OK;
-}
+/* -- measuring --------------------------------------------------------------------------------- */
 
 static ls_status time_calls(const kernel_run *run, int calls, double *seconds)
 {
     const double begin = ls_clock();
-    for (int i = 0; i < calls; i++) LS_TRY(call_once(run));
+    for (int i = 0; i < calls; i++) {
+        LS_TRY(ls_kernel_call(run->stream, run->kernel, &run->plan.pass[0], run->a, run->b,
+                              run->c));
+    }
     LS_TRY(ls_stream_drain(run->stream, NULL, run->kernel->name));
     *seconds = (ls_clock() - begin) / calls;
     return LS_OK;
 }
-
-/* -- measuring --------------------------------------------------------------------------------- */
 
 static ls_status measure(const kernel_run *run, int repetitions, double *seconds, double *peak,
                          ls_kernel_result *result)
@@ -162,7 +152,7 @@ static ls_status measure(const kernel_run *run, int repetitions, double *seconds
     }
     *result = (ls_kernel_result){ .repetitions = k,
                                   .seconds = ls_bench_spread_of(seconds, k),
-                                  .flops = 2 * kernel_macs(run->kernel),
+                                  .flops = ls_kernel_flops(run->kernel),
                                   .peak = ls_bench_spread_of(peak, k).median };
     return LS_OK;
 }
@@ -174,7 +164,8 @@ ls_status ls_kernel_measure(ls_stream *stream, const ls_kernel_case *kernel, int
     double *seconds = calloc(2 * (size_t)repetitions, sizeof *seconds);
     if (!seconds) return ls_fail(LS_ERR_MEMORY, "no memory for %d times", repetitions);
     ls_fold_plan_init(&run.plan, shard_count, 1, 0, 1, kernel->conv.samples);
-    size_arrays(&run);
+    ls_kernel_floats(kernel, run.count);
+    run.count[2] *= kernel->op == LS_KERNEL_CONV_WEIGHT_GRADIENT ? (size_t)run.plan.piece_count : 1;
     ls_status status = open_arrays(&run);
     if (status == LS_OK)
         status = measure(&run, repetitions, seconds, seconds + repetitions, result);

@@ -28,10 +28,22 @@ typedef struct {
     ls_conv_shape conv;  /* the others */
 } ls_kernel_case;
 
+/* Of one call: twice its multiply-adds, padding counted as data. */
+double ls_kernel_flops(const ls_kernel_case *kernel);
+
+/* Floats of its inputs a and b and its output c: A B C of a product; x w y, dy w dx and x dy dw of
+ * a convolution's passes. */
+void ls_kernel_floats(const ls_kernel_case *kernel, size_t count[3]);
+
+/* Enqueue one call on these arrays. `fold`, and its pieces in c, are a weight gradient's alone.
+ * Async.   Errors: as the op's. */
+LS_MUST_USE ls_status ls_kernel_call(ls_stream *stream, const ls_kernel_case *kernel,
+                                     const ls_fold *fold, const float *a, const float *b, float *c);
+
 typedef struct {
     int repetitions;     /* as many as asked for, or what a quarter of a second had room for */
     ls_bench_spread seconds; /* of one call, over the repetitions */
-    double flops;        /* of one call: twice its multiply-adds, padding counted as data */
+    double flops;        /* of one call */
     double peak;         /* flops per second, median over the repetitions; 0: not known */
 } ls_kernel_result;
 

@@ -13,9 +13,9 @@
  *   oneDNN     twice: plain formats, and those that it likes best, reordered outside of the timing
  *              (onednn.h); the faster one counts: p or a in the table
  *
- * Ratios are speeds, ours over the peer's. A convolution of resnet50 has 4 samples, any other 64;
- * a shape that a model has several times is one row with its count. Before it is timed a
- * contender's result is compared with ours.
+ * Ratios are speeds, ours over the peer's. A batch of resnet50 has 4 samples, any other 64; cases
+ * and their names are those of `lockstep bench` (cli/bench_cases.h), without relu. Before it is
+ * timed a contender's result is compared with ours.
  */
 #include <cblas.h>
 #include <math.h>
@@ -24,36 +24,27 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/bench_cases.h"
 #include "kernels/host/host.h"
 #include "onednn.h"
-#include "train/model.h"
 
-enum { ROWS_MAX = 256, ROUNDS_MAX = 101, SHARDS = 8, CALLS_MAX = 20000 };
+enum { GROUPS_MAX = 16, ROWS_MAX = 512, ROUNDS_MAX = 101, SHARDS = 8, CALLS_MAX = 20000 };
 
 static const double ROUND_SECONDS = 1e-3;
 
-typedef enum { FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT, PASSES } pass_kind;
-static const char *const pass_name[] = {"forward", "dx", "dw"};
-
 typedef enum { OURS, OPENBLAS, ONEDNN_P, ONEDNN_A, PEAK, CONTENDERS } contender;
 
-/* One case. A dense layer's weight gradient is both: a product for the peers, for us the op that
- * training calls. */
 typedef struct {
-    char name[64];       /* "resnet20 conv2" */
-    const char *model;   /* NULL: a square */
-    bool is_convolution;
-    pass_kind pass;
-    int count;           /* how often the model has it */
-    ls_gemm_args gemm;
-    ls_conv_shape conv;
+    ls_kernel_case kernel;
+    int group;
     double seconds[CONTENDERS]; /* of a call, medians; 0: none */
     double spread;       /* of ours: (most - least) / median */
 } row;
 
 typedef struct {
     row row[ROWS_MAX];
-    int count, rounds;
+    const char *group[GROUPS_MAX]; /* as the command names them */
+    int count, group_count, rounds;
     ls_device *device;
     ls_stream stream;
     ls_fold_plan plan;
@@ -74,96 +65,34 @@ static void must(ls_status status, const char *what)
 
 /* -- the rows ---------------------------------------------------------------------------------- */
 
-static bool is_same_case(const row *a, const row *b)
+/* Peers know no relu. */
+static void add_rows(bench *b, const ls_bench_cases *cases)
 {
-    return a->model == b->model && a->pass == b->pass && a->is_convolution == b->is_convolution
-           && memcmp(&a->gemm, &b->gemm, sizeof a->gemm) == 0
-           && memcmp(&a->conv, &b->conv, sizeof a->conv) == 0;
-}
-
-static void add_row(bench *b, const row *r)
-{
-    for (int i = 0; i < b->count; i++) {
-        if (!is_same_case(&b->row[i], r)) continue;
-        b->row[i].count++;
-        return;
+    for (int i = 0; i < cases->count; i++) {
+        if (b->count == ROWS_MAX) die("too many rows");
+        row *r = &b->row[b->count++];
+        *r = (row){.kernel = cases->kernel[i], .group = b->group_count};
+        r->kernel.gemm.relu = false;
     }
-    if (b->count == ROWS_MAX) die("too many rows");
-    b->row[b->count++] = *r;
 }
 
-/* All-zero, padding too, so that cases can be compared as bytes. */
-static row new_row(const char *model, const char *layer, pass_kind pass)
+/* A model's products, then its convolutions and weight gradients; or squares of 64 to 2048. */
+static void add_group(bench *b, const char *name)
 {
-    row r;
-    memset(&r, 0, sizeof r);
-    snprintf(r.name, sizeof r.name, "%.20s %.20s %s", model, layer, pass_name[pass]);
-    r.model = model;
-    r.pass = pass;
-    r.count = 1;
-    return r;
-}
-
-static void set_product(ls_gemm_args *g, size_t M, size_t N, size_t K, bool transpose_a,
-                        bool transpose_b)
-{
-    g->M = M;
-    g->N = N;
-    g->K = K;
-    g->transpose_a = transpose_a;
-    g->transpose_b = transpose_b;
-}
-
-static void add_dense(bench *b, const char *model, const ls_layer *layer, size_t samples,
-                      bool is_first)
-{
-    const size_t in = ls_shape_floats(layer->in), out = ls_shape_floats(layer->out);
-    row forward = new_row(model, layer->name, FORWARD);
-    set_product(&forward.gemm, samples, out, in, false, true);
-    add_row(b, &forward);
-    row dx = new_row(model, layer->name, INPUT_GRADIENT);
-    set_product(&dx.gemm, samples, in, out, false, false);
-    if (!is_first) add_row(b, &dx);
-    row dw = new_row(model, layer->name, WEIGHT_GRADIENT);
-    set_product(&dw.gemm, out, in, samples, true, false);
-    dw.conv = (ls_conv_shape){
-        .samples = samples, .height = 1, .width = 1, .channels = in, .filters = out,
-        .kernel_height = 1, .kernel_width = 1, .stride_height = 1, .stride_width = 1,
-        .out_height = 1, .out_width = 1};
-    add_row(b, &dw);
-}
-
-static void add_model(bench *b, const char *name)
-{
-    ls_model model = {0};
-    must(ls_model_init(&model, name, ls_model_builtin(name), NULL), name);
+    static ls_bench_cases cases;
     const size_t samples = strcmp(name, "resnet50") == 0 ? 4 : 64;
-    bool is_first = true; /* of the layers with weights: what feeds it needs no gradient */
-    for (int l = 0; l < model.layer_count; l++) {
-        const ls_layer *layer = &model.layer[l];
-        if (layer->op == LS_OP_DENSE) add_dense(b, name, layer, samples, is_first);
-        for (pass_kind p = FORWARD; layer->op == LS_OP_CONV && p < PASSES; p++) {
-            if (p == INPUT_GRADIENT && is_first) continue;
-            row r = new_row(name, layer->name, p);
-            r.is_convolution = true;
-            r.conv = layer->conv;
-            r.conv.samples = samples;
-            add_row(b, &r);
+    if (b->group_count == GROUPS_MAX) die("too many groups");
+    for (int is_gemm = 1; is_gemm >= 0; is_gemm--) {
+        cases = (ls_bench_cases){.is_gemm = is_gemm, .batch = samples};
+        if (strcmp(name, "square") != 0) {
+            must(ls_bench_cases_of_model(&cases, name), name);
+        } else if (is_gemm) {
+            must(ls_bench_cases_even(&cases, 256), name);
+            must(ls_bench_cases_even(&cases, 2048), name);
         }
-        is_first = is_first && layer->kernel < 0;
+        add_rows(b, &cases);
     }
-    ls_model_free(&model);
-}
-
-static void add_squares(bench *b)
-{
-    for (size_t n = 256; n <= 2048; n *= 2) {
-        row r = new_row("square", "", FORWARD);
-        r.model = NULL;
-        set_product(&r.gemm, n, n, n, false, false);
-        snprintf(r.name, sizeof r.name, "square");
-        add_row(b, &r);
-    }
+    b->group[b->group_count++] = name;
 }
 
 /* -- the contenders ---------------------------------------------------------------------------- */
@@ -178,30 +107,18 @@ typedef struct {
     size_t peak_rounds;
 } arena;
 
-static void count_floats(const row *r, size_t count[3])
+/* A dense layer's weight gradient is both: the op that training calls for us, a product for the
+ * peers. Of its arrays the first is x, the second dy. */
+static bool is_dense_gradient(const row *r)
 {
-    const ls_gemm_args *g = &r->gemm;
-    const ls_conv_shape *s = &r->conv;
-    if (!r->is_convolution) {
-        count[0] = g->M * g->K;
-        count[1] = g->K * g->N;
-        count[2] = g->M * g->N;
-        return;
-    }
-    const size_t x = s->samples * s->height * s->width * s->channels;
-    const size_t y = s->samples * s->out_height * s->out_width * s->filters;
-    const size_t w = s->filters * s->kernel_height * s->kernel_width * s->channels;
-    const size_t by_pass[PASSES][3] = {{x, w, y}, {y, w, x}, {x, y, w}};
-    memcpy(count, by_pass[r->pass], sizeof by_pass[r->pass]);
+    const ls_conv_shape *s = &r->kernel.conv;
+    return r->kernel.op == LS_KERNEL_CONV_WEIGHT_GRADIENT && s->height * s->width == 1
+           && s->kernel_height * s->kernel_width == 1;
 }
 
-static double flops(const row *r)
+static bool is_convolution(const row *r)
 {
-    const ls_gemm_args *g = &r->gemm;
-    const ls_conv_shape *s = &r->conv;
-    if (!r->is_convolution) return 2 * (double)g->M * (double)g->N * (double)g->K;
-    return 2 * (double)(s->samples * s->out_height * s->out_width) * (double)s->filters
-           * (double)(s->kernel_height * s->kernel_width * s->channels);
+    return r->kernel.op != LS_KERNEL_GEMM && !is_dense_gradient(r);
 }
 
 static float *new_floats(bench *b, size_t count)
@@ -215,47 +132,30 @@ static float *new_floats(bench *b, size_t count)
     return x;
 }
 
-static ls_gemm_args product_of(const arena *a, float *C)
+/* For the peers. */
+static ls_gemm_args product_of(const arena *a)
 {
-    ls_gemm_args g = a->r->gemm;
+    const ls_conv_shape *s = &a->r->kernel.conv;
+    if (is_dense_gradient(a->r)) {
+        return (ls_gemm_args){.M = s->filters, .N = s->channels, .K = s->samples,
+                              .transpose_a = true, .A = a->b_, .B = a->a, .C = a->peer};
+    }
+    ls_gemm_args g = a->r->kernel.gemm;
     g.A = a->a;
     g.B = a->b_;
-    g.C = C;
+    g.C = a->peer;
     return g;
 }
 
-/* The inputs of a dense layer's weight gradient are dy and x for a product, x and dy for us. */
 static void run_ours(const arena *a)
 {
-    ls_stream *stream = &a->b->stream;
-    const ls_conv_shape shape = a->r->conv;
-    const ls_gemm_args gemm = product_of(a, a->ours);
-    if (!a->r->is_convolution && a->r->pass != WEIGHT_GRADIENT) {
-        must(ls_gemm(stream, &gemm), "gemm");
-        return;
-    }
-    switch (a->r->pass) {
-    case FORWARD:
-        must(ls_conv_forward(stream, &(ls_conv_forward_args){
-            .shape = shape, .x = a->a, .w = a->b_, .y = a->ours}), "forward");
-        break;
-    case INPUT_GRADIENT:
-        must(ls_conv_input_gradient(stream, &(ls_conv_input_gradient_args){
-            .shape = shape, .dy = a->a, .w = a->b_, .dx = a->ours}), "dx");
-        break;
-    case WEIGHT_GRADIENT:
-        must(ls_conv_weight_gradient(stream, &(ls_conv_weight_gradient_args){
-            .shape = shape, .fold = &a->b->plan.pass[0],
-            .x = a->r->is_convolution ? a->a : a->b_, .dy = a->r->is_convolution ? a->b_ : a->a,
-            .dw = a->ours, .piece_stride = a->count[2]}), "dw");
-        break;
-    case PASSES: break;
-    }
+    must(ls_kernel_call(&a->b->stream, &a->r->kernel, &a->b->plan.pass[0], a->a, a->b_, a->ours),
+         a->r->kernel.name);
 }
 
 static void run_openblas(const arena *a)
 {
-    const ls_gemm_args g = product_of(a, a->peer);
+    const ls_gemm_args g = product_of(a);
     cblas_sgemm(CblasRowMajor, g.transpose_a ? CblasTrans : CblasNoTrans,
                 g.transpose_b ? CblasTrans : CblasNoTrans, (int)g.M, (int)g.N, (int)g.K, 1.0f, g.A,
                 (int)(g.transpose_a ? g.M : g.K), g.B, (int)(g.transpose_b ? g.K : g.N), 0.0f, g.C,
@@ -273,7 +173,7 @@ static double run_peak(const arena *a)
 static bool is_there(const arena *a, contender who)
 {
     switch (who) {
-    case OPENBLAS: return !a->r->is_convolution;
+    case OPENBLAS: return !is_convolution(a->r);
     case ONEDNN_P: return a->onednn[0] != NULL;
     case ONEDNN_A: return a->onednn[1] != NULL;
     default: return true;
@@ -294,20 +194,26 @@ static void run(const arena *a, contender who)
 
 /* -- measuring --------------------------------------------------------------------------------- */
 
+static const onednn_pass onednn_pass_of[] = {
+    [LS_KERNEL_CONV_FORWARD] = ONEDNN_FORWARD,
+    [LS_KERNEL_CONV_INPUT_GRADIENT] = ONEDNN_INPUT_GRADIENT,
+    [LS_KERNEL_CONV_WEIGHT_GRADIENT] = ONEDNN_WEIGHT_GRADIENT,
+};
+
 static void open_arena(bench *b, const row *r, arena *a)
 {
     *a = (arena){.b = b, .r = r, .peak_rounds = 10000};
-    count_floats(r, a->count);
+    ls_kernel_floats(&r->kernel, a->count);
     a->a = new_floats(b, a->count[0]);
     a->b_ = new_floats(b, a->count[1]);
     a->ours = new_floats(b, a->count[2]);
     a->peer = new_floats(b, a->count[2]);
-    ls_fold_plan_init(&b->plan, SHARDS, 1, 0, 1, r->conv.samples);
-    const ls_gemm_args gemm = product_of(a, a->peer);
+    ls_fold_plan_init(&b->plan, SHARDS, 1, 0, 1, r->kernel.conv.samples);
+    const ls_gemm_args gemm = product_of(a);
     for (int f = 0; f < 2; f++) {
-        a->onednn[f] = r->is_convolution
-            ? onednn_open_convolution(&r->conv, (onednn_pass)r->pass, (onednn_formats)f, a->a,
-                                      a->b_, a->peer)
+        a->onednn[f] = is_convolution(r)
+            ? onednn_open_convolution(&r->kernel.conv, onednn_pass_of[r->kernel.op],
+                                      (onednn_formats)f, a->a, a->b_, a->peer)
             : onednn_open_product(&gemm, (onednn_formats)f);
     }
 }
@@ -331,8 +237,8 @@ static void check_result(const arena *a, contender who)
     for (size_t i = 0; i < a->count[2]; i++) {
         const float difference = fabsf(a->ours[i] - a->peer[i]);
         if (difference <= 1e-3f * most) continue; /* false of a NaN */
-        fprintf(stderr, "kernel_peers: %s: contender %d is off by %g of %g at %zu\n", a->r->name,
-                (int)who, (double)difference, (double)most, i);
+        fprintf(stderr, "kernel_peers: %s: contender %d is off by %g of %g at %zu\n",
+                a->r->kernel.name, (int)who, (double)difference, (double)most, i);
         exit(1);
     }
 }
@@ -387,21 +293,6 @@ static double onednn_seconds(const row *r)
     return fmin(plain, any);
 }
 
-static const char *shape_text(const row *r, char out[64])
-{
-    const ls_gemm_args *g = &r->gemm;
-    const ls_conv_shape *s = &r->conv;
-    if (!r->is_convolution) {
-        snprintf(out, 64, "%zux%zux%zu %c%c", g->M, g->N, g->K, g->transpose_a ? 't' : 'n',
-                 g->transpose_b ? 't' : 'n');
-    } else {
-        snprintf(out, 64, "%zux%zux%zu>%zu %zux%zu/%zu%s", s->height, s->width, s->channels,
-                 s->filters, s->kernel_height, s->kernel_width, s->stride_height,
-                 s->pad_top + s->pad_left > 0 ? "p" : "");
-    }
-    return out;
-}
-
 static void print_speed(double work, double seconds, double ours, char mark)
 {
     if (seconds > 0) printf(" %8.1f%c %5.2f", work / seconds * 1e-9, mark, seconds / ours);
@@ -410,10 +301,11 @@ static void print_speed(double work, double seconds, double ours, char mark)
 
 static void print_row(const row *r)
 {
-    char shape[64];
-    const double work = flops(r), ours = r->seconds[OURS], speed = work / ours;
-    printf("%-26s %-23s %2d %9.1f %7.1f %3.0f%% %3.0f%%", r->name, shape_text(r, shape), r->count,
-           ours * 1e6, speed * 1e-9, 100 * speed * r->seconds[PEAK] / 2, 100 * r->spread);
+    char shape[LS_BENCH_SHAPE_BYTES];
+    const double work = ls_kernel_flops(&r->kernel), ours = r->seconds[OURS], speed = work / ours;
+    printf("%-26s %-29s %2d %9.1f %7.1f %3.0f%% %3.0f%%", r->kernel.name,
+           ls_bench_shape_text(&r->kernel, shape), r->kernel.count, ours * 1e6, speed * 1e-9,
+           100 * speed * r->seconds[PEAK] / 2, 100 * r->spread);
     print_speed(work, r->seconds[OPENBLAS], ours, ' ');
     const double peer_seconds = onednn_seconds(r);
     print_speed(work, peer_seconds, ours, peer_seconds == r->seconds[ONEDNN_P] ? 'p' : 'a');
@@ -421,48 +313,32 @@ static void print_row(const row *r)
     fflush(stdout);
 }
 
-/* One pass of the convolutions of one model, or of all (NULL). */
-static void print_sum(const bench *b, const char *model, pass_kind pass)
+/* One pass of the convolutions of one group, or of all (-1). */
+static void print_sum(const bench *b, int group, ls_kernel_op op)
 {
+    static const char *const pass[] = {[LS_KERNEL_CONV_FORWARD] = "forward",
+                                       [LS_KERNEL_CONV_INPUT_GRADIENT] = "dx",
+                                       [LS_KERNEL_CONV_WEIGHT_GRADIENT] = "dw"};
     double ours = 0, peer = 0, worst = HUGE_VAL;
     const row *worst_row = NULL;
     for (int i = 0; i < b->count; i++) {
         const row *r = &b->row[i];
         const double peer_seconds = onednn_seconds(r);
-        if (!r->is_convolution || r->pass != pass || peer_seconds == 0) continue;
-        if (model != NULL && r->model != model) continue;
-        ours += r->count * r->seconds[OURS];
-        peer += r->count * peer_seconds;
+        if (!is_convolution(r) || r->kernel.op != op || peer_seconds == 0) continue;
+        if (group >= 0 && r->group != group) continue;
+        ours += r->kernel.count * r->seconds[OURS];
+        peer += r->kernel.count * peer_seconds;
         if (peer_seconds / r->seconds[OURS] >= worst) continue;
         worst = peer_seconds / r->seconds[OURS];
         worst_row = r;
     }
     if (worst_row == NULL) return;
     printf("# %-12s %-8s ours %8.2f ms, oneDNN %8.2f ms, ratio %.3f; worst row %.2f, %s\n",
-           model == NULL ? "all" : model, pass_name[pass], ours * 1e3, peer * 1e3, peer / ours,
-           worst, worst_row->name);
+           group < 0 ? "all" : b->group[group], pass[op], ours * 1e3, peer * 1e3, peer / ours,
+           worst, worst_row->kernel.name);
 }
 
 /* -- the command ------------------------------------------------------------------------------- */
-
-static const char *const models[] = {"cifar10-cnn", "mnist-mlp", "resnet20", "resnet50"};
-enum { MODELS = sizeof models / sizeof models[0] };
-
-static void add_group(bench *b, const char *name)
-{
-    if (strcmp(name, "square") == 0) {
-        add_squares(b);
-        return;
-    }
-    for (int m = 0; m < MODELS; m++) {
-        if (strcmp(name, models[m]) != 0) continue;
-        add_model(b, models[m]);
-        return;
-    }
-    fprintf(stderr, "kernel_peers: %s: want square, cifar10-cnn, mnist-mlp, resnet20, resnet50\n",
-            name);
-    exit(2);
-}
 
 static void read_command(bench *b, int count, char **word)
 {
@@ -477,9 +353,8 @@ static void read_command(bench *b, int count, char **word)
         is_all = false;
         add_group(b, word[i]);
     }
-    if (!is_all) return;
-    add_squares(b);
-    for (int m = 0; m < MODELS; m++) add_model(b, models[m]);
+    static const char *const all[] = {"square", "cifar10-cnn", "mnist-mlp", "resnet20", "resnet50"};
+    for (size_t i = 0; is_all && i < sizeof all / sizeof all[0]; i++) add_group(b, all[i]);
 }
 
 /* Both libraries read their settings when they are loaded: one thread, and OpenBLAS' own choice of
@@ -513,15 +388,15 @@ int main(int count, char **word)
     printf("# kernels %s (%s); OpenBLAS %s core %s; oneDNN %s; one thread; medians of %d rounds\n",
            b.device->kernels->name, ls_cpu_features(), openblas_get_config(),
            openblas_get_corename(), onednn_version(), b.rounds);
-    printf("%-26s %-23s %2s %9s %7s %4s %4s %9s %5s %9s %5s\n", "# case", "shape", "n", "us",
+    printf("%-26s %-29s %2s %9s %7s %4s %4s %9s %5s %9s %5s\n", "# case", "shape", "n", "us",
            "GF/s", "peak", "+-", "OpenBLAS", "ratio", "oneDNN", "ratio");
     for (int i = 0; i < b.count; i++) {
         measure(&b, &b.row[i]);
         print_row(&b.row[i]);
     }
-    for (pass_kind p = FORWARD; p < PASSES; p++) {
-        for (int m = 0; m < MODELS; m++) print_sum(&b, models[m], p);
-        print_sum(&b, NULL, p);
+    for (int op = LS_KERNEL_CONV_FORWARD; op <= LS_KERNEL_CONV_WEIGHT_GRADIENT; op++) {
+        for (int g = 0; g < b.group_count; g++) print_sum(&b, g, (ls_kernel_op)op);
+        print_sum(&b, -1, (ls_kernel_op)op);
     }
     ls_stream_free(&b.stream);
     ls_device_close(b.device);
