@@ -185,6 +185,7 @@ HOST_KERNELS = """
     batchnorm_sums
     conv
     decode
+    dense_gradient
     dropout
     format16
     gemm
@@ -369,6 +370,7 @@ TESTS = """
     test_csv
     test_dataset
     test_decode
+    test_dense_gradient
     test_device
     test_dropout
     test_evaluate

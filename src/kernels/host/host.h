@@ -28,6 +28,8 @@
  *                                   exact in double
  *   LS_TILE_ROWS  LS_TILE_VECTORS   the micro-kernel's tile (tile.h): rows, vector words across
  *   LS_TILE_ROW_COUNTS(X)           X(1) X(2) ... X(LS_TILE_ROWS)
+ *   LS_TREE_ROWS  LS_TREE_VECTORS   the tile of trees (dense_gradient.c), in the same way; and
+ *   LS_TREE_ROW_COUNTS(X)  LS_TREE_HEIGHT   how high a tree its code adds up without a loop
  */
 #ifndef LS_KERNELS_HOST_HOST_H
 #define LS_KERNELS_HOST_HOST_H

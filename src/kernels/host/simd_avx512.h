@@ -2,7 +2,9 @@
 /* simd_avx512.h -- vector words of sixteen floats: AVX-512. The functions are listed in host.h.
  *
  * The tile is 14 x 32: 28 accumulators, 2 words of B and 1 of A fill 31 of the 32 registers. Parts
- * of a word cost nothing here: every load and store can be masked.
+ * of a word cost nothing here: every load and store can be masked. The tile of trees is 8 x 16: an
+ * fma takes a broadcast number from memory, so 4 levels of 8 accumulators and a word of x fit but
+ * for one.
  */
 #ifndef LS_KERNELS_HOST_SIMD_AVX512_H
 #define LS_KERNELS_HOST_SIMD_AVX512_H
@@ -14,6 +16,9 @@
 enum { LS_LANES = 16, LS_TILE_ROWS = 14, LS_TILE_VECTORS = 2 };
 #define LS_TILE_ROW_COUNTS(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) \
     X(10) X(11) X(12) X(13) X(14)
+
+enum { LS_TREE_ROWS = 8, LS_TREE_VECTORS = 1, LS_TREE_HEIGHT = 3 };
+#define LS_TREE_ROW_COUNTS(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
 
 typedef __m512 ls_vec;
 

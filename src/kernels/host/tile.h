@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* tile.h -- the micro-kernel: one tile of a matrix product, held in registers from end to end.
  *
- * All multiplications of GEMM and of the three convolutions happen in LS_HOST(tile). The loops
- * around it (product.c, weight_slice.c) decide where its operands lie and in which order the
- * tiles are visited; neither can change a bit, because a tile's elements are separate chains.
+ * All multiplications of GEMM and of the three convolutions happen in LS_HOST(tile), but for those
+ * of a dense layer's weight gradient of few samples (dense_gradient.c). The loops around it
+ * (product.c, weight_slice.c) decide where its operands lie and in which order the tiles are
+ * visited; neither can change a bit, because a tile's elements are separate chains.
  */
 #ifndef LS_KERNELS_HOST_TILE_H
 #define LS_KERNELS_HOST_TILE_H

@@ -19,7 +19,10 @@
  *
  * A shard without samples is +0, and so may be a whole slot. To add +0 changes nothing, so such a
  * slot is only marked, and neither written nor read.
+ *
+ * A dense layer's gradient of few samples is another file's (dense_gradient.h).
  */
+#include "kernels/host/dense_gradient.h"
 #include "kernels/host/fold_rows.h"
 #include "kernels/host/weight_block.h"
 
@@ -205,5 +208,9 @@ ls_status LS_HOST(weight_gradient_of_slices)(ls_stream *stream,
 
 ls_status LS_HOST(conv_weight_gradient)(ls_stream *stream, const ls_conv_weight_gradient_args *a)
 {
+    if (ls_dense_gradient_fits(&a->shape)) {
+        LS_HOST(dense_gradient)(stream->device->pool, a);
+        return LS_OK;
+    }
     return LS_HOST(weight_gradient_of_slices)(stream, a, NULL, NULL, NULL);
 }

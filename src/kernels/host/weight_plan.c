@@ -3,22 +3,19 @@
  * dw is, and which thread does what. See weight_gradient.c. No choice here can change a bit.
  *
  * A block is as large as its planes let it be in scratch memory, up to a size at which dy and x are
- * read seldom enough. A dense layer of a small batch has a leaf of few places and a huge dw: the
- * planes' traffic, not the multiplications, would set the pace. There a block is a few tiles, and
- * its planes stay in the first level cache or near it.
+ * read seldom enough. (A dense layer of a small batch has leaves of few places and a huge dw: the
+ * planes' traffic, not the multiplications, would set the pace. It is dense_gradient.c's.)
  *
  * Threads share the blocks of dw. Where there are not enough, each would lay out the same B for a
  * few filters of its own; given the memory, they share the leaves instead, whose sums are then
  * folded one after the other.
  */
+#include "kernels/host/dense_gradient.h"
 #include "kernels/host/weight_block.h"
 #include "kernels/host/windows.h"
 
-/* Places up to which a dense layer, or any other whose patches are rows, goes by small blocks. */
-enum { SMALL_PLACES = 2048 };
-/* The largest block, and the largest small one. */
+/* The largest block. */
 enum { BLOCK_ROWS = 256, BLOCK_PANELS = 256 / LS_TILE_COLUMNS };
-enum { SMALL_ROWS = 42, SMALL_PANELS = 64 / LS_TILE_COLUMNS };
 /* Elements of dy of a block and a stretch: a part of the second level cache. */
 enum { STRETCH_FLOATS = 1 << 16, STRETCH_MAX = 1024 };
 
@@ -29,14 +26,6 @@ enum { SCRATCH_FLOATS = LS_SCRATCH_BYTES / sizeof(float) };
 
 static size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
 static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
-
-/* Is the patch of place i simply row i of x? */
-static bool patches_are_rows(const ls_conv_shape *s)
-{
-    return s->kernel_height == 1 && s->kernel_width == 1 && s->stride_height == 1
-           && s->stride_width == 1 && s->pad_top == 0 && s->pad_left == 0
-           && s->out_height == s->height && s->out_width == s->width;
-}
 
 /* Entries that the slice stack needs for the leaf with the most slices: between two slices it holds
  * one per set bit of the number of slices done. */
@@ -63,10 +52,10 @@ static size_t plane_count(const ls_weight_job *j)
 }
 
 /* The largest block that fits into scratch memory with all its planes. */
-static void choose_block(ls_weight_job *j, bool is_small)
+static void choose_block(ls_weight_job *j)
 {
-    j->block_rows = is_small ? SMALL_ROWS : BLOCK_ROWS;
-    j->block_panels = is_small ? SMALL_PANELS : BLOCK_PANELS;
+    j->block_rows = BLOCK_ROWS;
+    j->block_panels = BLOCK_PANELS;
     while (j->scratch_floats + LS_TILE_COLUMNS * j->block_panels * plane_count(j) * j->block_rows
            + ls_weight_made_places(j) * j->block_rows > SCRATCH_FLOATS) {
         if (j->block_panels > 1) j->block_panels /= 2;
@@ -104,7 +93,7 @@ static void choose_source(ls_weight_job *j)
     const size_t places = min_size(STRETCH_FLOATS / rows, STRETCH_MAX);
     j->source = LS_FROM_PATCHES;
     j->stretch_places = LS_BLOCK_DEPTH;
-    if (patches_are_rows(s)) {
+    if (ls_patches_are_rows(s)) {
         j->source = LS_FROM_ROWS;
         j->stretch_places = places;
     } else if (s->channels >= LS_LANES && s->out_width > 0 && s->out_width <= LS_BLOCK_DEPTH) {
@@ -118,8 +107,7 @@ static void choose_source(ls_weight_job *j)
     j->row_unit = 1;
     j->panel_columns = LS_TILE_COLUMNS;
     j->scratch_floats = j->stretch_places * LS_TILE_COLUMNS;
-    choose_block(j, j->source == LS_FROM_ROWS
-                        && s->samples * s->out_height * s->out_width <= SMALL_PLACES);
+    choose_block(j);
 }
 
 /* Are there leaves for all threads, but not blocks, and does folding cost little beside them? */
