@@ -159,6 +159,7 @@ SOURCES = {
         data
         devices
         eval
+        evaluation
         glyph
         ladder
         options

@@ -28,12 +28,6 @@ ls_status ls_bench_bytes(const ls_invocation *v, int flag, double low, double hi
     return v->flag[flag] ? ls_value_read(&option, v->flag[flag], out) : LS_OK;
 }
 
-void ls_bench_write(ls_json_writer *json, const char *key, double x)
-{
-    ls_json_write_key(json, key);
-    ls_json_write_number(json, x);
-}
-
 ls_status ls_bench_print_json(ls_json_writer *json)
 {
     char *text = NULL;

@@ -29,9 +29,6 @@ ls_bench_spread ls_bench_spread_of(double *x, int count);
 LS_MUST_USE ls_status ls_bench_bytes(const ls_invocation *invocation, int flag, double low,
                                      double high, uint64_t otherwise, uint64_t *out);
 
-/* "key": x, or null where x is not finite. */
-void ls_bench_write(ls_json_writer *json, const char *key, double x);
-
 /* Print what `json` has written, and a newline. Errors: MEMORY. */
 LS_MUST_USE ls_status ls_bench_print_json(ls_json_writer *json);
 

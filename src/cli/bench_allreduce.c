@@ -115,14 +115,10 @@ static void write_half(bench *b, const char *key, size_t count, const ls_exchang
     ls_json_writer *json = &b->json;
     ls_json_write_key(json, key);
     ls_json_write_open(json, '{');
-    ls_json_write_key(json, "time_us");
-    ls_json_write_number(json, result->seconds * 1e6);
-    ls_json_write_key(json, "algbw_gb_s");
-    ls_json_write_number(json, algbw(count, result));
-    ls_json_write_key(json, "busbw_gb_s");
-    ls_json_write_number(json, busbw(b, count, result));
-    ls_json_write_key(json, "wrong");
-    ls_json_write_count(json, result->wrong_count);
+    ls_json_member_number(json, "time_us", result->seconds * 1e6);
+    ls_json_member_number(json, "algbw_gb_s", algbw(count, result));
+    ls_json_member_number(json, "busbw_gb_s", busbw(b, count, result));
+    ls_json_member_count(json, "wrong", result->wrong_count);
     ls_json_write_close(json, '}');
 }
 
@@ -130,10 +126,8 @@ static void write_row(bench *b, const ls_exchange_row *row)
 {
     ls_json_writer *json = &b->json;
     ls_json_write_open(json, '{');
-    ls_json_write_key(json, "bytes");
-    ls_json_write_count(json, row->count * sizeof(float));
-    ls_json_write_key(json, "count");
-    ls_json_write_count(json, row->count);
+    ls_json_member_count(json, "bytes", row->count * sizeof(float));
+    ls_json_member_count(json, "count", row->count);
     write_half(b, "out_of_place", row->count, &row->out_of_place);
     write_half(b, "in_place", row->count, &row->in_place);
     ls_json_write_close(json, '}');
@@ -163,22 +157,16 @@ static void begin_json(bench *b)
     ls_json_writer *json = &b->json;
     const ls_exchange *x = &b->exchange;
     ls_json_write_open(json, '{');
-    ls_json_write_key(json, "bench");
-    ls_json_write_string(json, "allreduce");
+    ls_json_member_string(json, "bench", "allreduce");
     ls_json_write_key(json, "devices");
     ls_json_write_open(json, '[');
     for (int r = 0; r < b->list.count; r++) ls_json_write_string(json, x->rank[r].device->name);
     ls_json_write_close(json, ']');
-    ls_json_write_key(json, "algorithm");
-    ls_json_write_string(json, ls_comm_reason(x->comm));
-    ls_json_write_key(json, "order");
-    ls_json_write_string(json, ls_order_name(b->config.order));
-    ls_json_write_key(json, "shards");
-    ls_json_write_count(json, (uint64_t)x->shard_count);
-    ls_json_write_key(json, "offset_floats");
-    ls_json_write_count(json, x->offset);
-    ls_json_write_key(json, "iterations");
-    ls_json_write_count(json, (uint64_t)x->repetitions);
+    ls_json_member_string(json, "algorithm", ls_comm_reason(x->comm));
+    ls_json_member_string(json, "order", ls_order_name(b->config.order));
+    ls_json_member_count(json, "shards", (uint64_t)x->shard_count);
+    ls_json_member_count(json, "offset_floats", x->offset);
+    ls_json_member_count(json, "iterations", (uint64_t)x->repetitions);
     ls_json_write_key(json, "rows");
     ls_json_write_open(json, '[');
 }

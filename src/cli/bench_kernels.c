@@ -71,20 +71,16 @@ static void write_row(ls_json_writer *json, const ls_kernel_case *kernel,
     const double speed = result->flops / result->seconds.median;
     const bool has_peak = result->peak > 0; /* else null */
     ls_json_write_open(json, '{');
-    ls_json_write_key(json, "kernel");
-    ls_json_write_string(json, kernel->name);
-    ls_json_write_key(json, "layers");
-    ls_json_write_count(json, (uint64_t)kernel->count);
-    ls_json_write_key(json, "shape");
-    ls_json_write_string(json, ls_bench_shape_text(kernel, shape));
-    ls_json_write_key(json, "repetitions");
-    ls_json_write_count(json, (uint64_t)result->repetitions);
-    ls_bench_write(json, "time_us", result->seconds.median * 1e6);
-    ls_bench_write(json, "least_us", result->seconds.least * 1e6);
-    ls_bench_write(json, "most_us", result->seconds.most * 1e6);
-    ls_bench_write(json, "gflops", speed * 1e-9);
-    ls_bench_write(json, "peak_gflops", has_peak ? result->peak * 1e-9 : (double)NAN);
-    ls_bench_write(json, "share", has_peak ? speed / result->peak : (double)NAN);
+    ls_json_member_string(json, "kernel", kernel->name);
+    ls_json_member_count(json, "layers", (uint64_t)kernel->count);
+    ls_json_member_string(json, "shape", ls_bench_shape_text(kernel, shape));
+    ls_json_member_count(json, "repetitions", (uint64_t)result->repetitions);
+    ls_json_member_number(json, "time_us", result->seconds.median * 1e6);
+    ls_json_member_number(json, "least_us", result->seconds.least * 1e6);
+    ls_json_member_number(json, "most_us", result->seconds.most * 1e6);
+    ls_json_member_number(json, "gflops", speed * 1e-9);
+    ls_json_member_number(json, "peak_gflops", has_peak ? result->peak * 1e-9 : (double)NAN);
+    ls_json_member_number(json, "share", has_peak ? speed / result->peak : (double)NAN);
     ls_json_write_close(json, '}');
 }
 
@@ -92,18 +88,12 @@ static void begin_json(bench *b, const char *what)
 {
     ls_json_writer *json = &b->json;
     ls_json_write_open(json, '{');
-    ls_json_write_key(json, "bench");
-    ls_json_write_string(json, what);
-    ls_json_write_key(json, "device");
-    ls_json_write_string(json, b->device->name);
-    ls_json_write_key(json, "kernels");
-    ls_json_write_string(json, b->device->kernels->name);
-    ls_json_write_key(json, "threads");
-    ls_json_write_count(json, (uint64_t)thread_count(b->device));
-    ls_json_write_key(json, "batch");
-    ls_json_write_count(json, (uint64_t)b->cases.batch);
-    ls_json_write_key(json, "iterations");
-    ls_json_write_count(json, (uint64_t)b->repetitions);
+    ls_json_member_string(json, "bench", what);
+    ls_json_member_string(json, "device", b->device->name);
+    ls_json_member_string(json, "kernels", b->device->kernels->name);
+    ls_json_member_count(json, "threads", (uint64_t)thread_count(b->device));
+    ls_json_member_count(json, "batch", (uint64_t)b->cases.batch);
+    ls_json_member_count(json, "iterations", (uint64_t)b->repetitions);
     ls_json_write_key(json, "rows");
     ls_json_write_open(json, '[');
 }

@@ -130,27 +130,19 @@ static void begin_json(bench *b, const ls_train_plan *plan)
 {
     ls_json_writer *json = &b->json;
     ls_json_write_open(json, '{');
-    ls_json_write_key(json, "bench");
-    ls_json_write_string(json, "step");
-    ls_json_write_key(json, "model");
-    ls_json_write_string(json, plan->config->model);
-    ls_json_write_key(json, "data");
-    ls_json_write_string(json, plan->config->data);
+    ls_json_member_string(json, "bench", "step");
+    ls_json_member_string(json, "model", plan->config->model);
+    ls_json_member_string(json, "data", plan->config->data);
     ls_json_write_key(json, "devices");
     ls_json_write_open(json, '[');
     for (int r = 0; r < plan->world_size; r++) ls_json_write_string(json, plan->device_name[r]);
     ls_json_write_close(json, ']');
-    ls_json_write_key(json, "kernels");
-    ls_json_write_string(json, plan->kernels);
-    ls_json_write_key(json, "threads");
-    ls_json_write_count(json, (uint64_t)plan->threads);
-    ls_json_write_key(json, "algorithm");
-    ls_json_write_string(json, plan->algorithm);
-    ls_json_write_key(json, "global_batch");
-    ls_json_write_count(json, plan->global_batch);
-    ls_json_write_key(json, "settle");
-    ls_json_write_count(json, (uint64_t)b->settle);
-    ls_bench_write(json, "flops_per_sample", b->flops);
+    ls_json_member_string(json, "kernels", plan->kernels);
+    ls_json_member_count(json, "threads", (uint64_t)plan->threads);
+    ls_json_member_string(json, "algorithm", plan->algorithm);
+    ls_json_member_count(json, "global_batch", plan->global_batch);
+    ls_json_member_count(json, "settle", (uint64_t)b->settle);
+    ls_json_member_number(json, "flops_per_sample", b->flops);
     ls_json_write_key(json, "rows");
     ls_json_write_open(json, '[');
 }
@@ -237,19 +229,18 @@ static void write_row(bench *b, const step_run *run)
 {
     ls_json_writer *json = &b->json;
     ls_json_write_open(json, '{');
-    ls_json_write_key(json, "steps");
-    ls_json_write_count(json, run->steps);
-    ls_bench_write(json, "samples_per_second", speed_of(run));
-    ls_bench_write(json, "seconds", run->seconds);
-    ls_bench_write(json, "gflops", b->flops * speed_of(run) * 1e-9);
-    ls_bench_write(json, "peak_gflops", run->peak > 0 ? run->peak * 1e-9 : (double)NAN);
+    ls_json_member_count(json, "steps", run->steps);
+    ls_json_member_number(json, "samples_per_second", speed_of(run));
+    ls_json_member_number(json, "seconds", run->seconds);
+    ls_json_member_number(json, "gflops", b->flops * speed_of(run) * 1e-9);
+    ls_json_member_number(json, "peak_gflops", run->peak > 0 ? run->peak * 1e-9 : (double)NAN);
     for (int i = 0; i < PART_COUNT; i++) {
         char key[24];
         snprintf(key, sizeof key, "%s_s", part_name[i]);
-        ls_bench_write(json, key, run->part[i]);
+        ls_json_member_number(json, key, run->part[i]);
     }
-    ls_bench_write(json, "exchange_wait_s", run->exchange_wait);
-    ls_bench_write(json, "reader_s", run->reader);
+    ls_json_member_number(json, "exchange_wait_s", run->exchange_wait);
+    ls_json_member_number(json, "reader_s", run->reader);
     ls_json_write_close(json, '}');
 }
 
@@ -294,11 +285,11 @@ static ls_status write_end(bench *b)
 {
     const ls_bench_spread speed = spread_of(b, speed_value);
     ls_json_write_close(&b->json, ']');
-    ls_bench_write(&b->json, "samples_per_second", speed.median);
-    ls_bench_write(&b->json, "least", speed.least);
-    ls_bench_write(&b->json, "most", speed.most);
-    ls_bench_write(&b->json, "gflops", b->flops * speed.median * 1e-9);
-    ls_bench_write(&b->json, "share", spread_of(b, share_of).median);
+    ls_json_member_number(&b->json, "samples_per_second", speed.median);
+    ls_json_member_number(&b->json, "least", speed.least);
+    ls_json_member_number(&b->json, "most", speed.most);
+    ls_json_member_number(&b->json, "gflops", b->flops * speed.median * 1e-9);
+    ls_json_member_number(&b->json, "share", spread_of(b, share_of).median);
     ls_json_write_close(&b->json, '}');
     return ls_bench_print_json(&b->json);
 }

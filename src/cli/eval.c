@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* eval.c -- `lockstep eval`: loss, metrics and confusion matrix of a checkpoint on a data set. */
-#include "cli/console.h"
 #include "cli/evaluation.h"
 
 #include <stdio.h>
@@ -11,46 +10,6 @@
 
 enum { FLAG_CONFUSION = LS_EVALUATION_FLAGS };
 enum { CONFUSION_MAX = 1000 };
-
-/* A flag that is one of two words; sets *out if it is the second. */
-static ls_status read_choice(const ls_invocation *v, int flag, const char *usual,
-                             const char *other, bool *out)
-{
-    const char *text = v->flag[flag] ? v->flag[flag] : usual;
-    *out = strcmp(text, other) == 0;
-    if (*out || strcmp(text, usual) == 0) return LS_OK;
-    return ls_fail(LS_ERR_ARGUMENT, "--%s: found '%.60s', expected %s or %s",
-                   v->command->flag[flag].name, text, other, usual);
-}
-
-ls_status ls_evaluate_argument(const ls_invocation *v, bool want_classes, bool want_rows,
-                               ls_evaluated *out)
-{
-    *out = (ls_evaluated){ 0 };
-    LS_TRY(read_choice(v, LS_EVALUATION_PART, "test", "train", &out->train_part));
-    LS_TRY(read_choice(v, LS_EVALUATION_WEIGHTS, "average", "raw", &out->raw_weights));
-    ls_config given;
-    ls_config_init(&given);
-    LS_TRY(ls_checkpoint_argument(v->argument[0], out->checkpoint, sizeof out->checkpoint));
-    LS_TRY(ls_checkpoint_config(out->checkpoint, &out->stored));
-    LS_TRY(ls_invocation_config(v, &given));
-    snprintf(out->data, sizeof out->data, "%s", given.data[0] ? given.data : out->stored.data);
-    const bool metrics_given = ls_config_is_given(&given, ls_option_find("metrics"));
-    LS_TRY(ls_evaluate(&(ls_evaluation_request){
-        .checkpoint = out->checkpoint,
-        .data = out->data,
-        .devices = given.devices,
-        .threads = given.threads,
-        .timeout_s = given.timeout_s,
-        .train_part = out->train_part,
-        .raw_weights = out->raw_weights,
-        .metrics = metrics_given ? given.metrics : NULL,
-        .want_classes = want_classes,
-        .want_rows = want_rows,
-        .stuck = ls_console_leave }, &out->result));
-    if (out->result.data_note[0]) fprintf(stderr, "lockstep: %s\n", out->result.data_note);
-    return LS_OK;
-}
 
 /* -- the confusion matrix ---------------------------------------------------------------------- */
 

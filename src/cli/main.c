@@ -15,6 +15,7 @@
 #include "cli/options.h"
 #include "nearest.h"
 #include "status.h"
+#include "version.h"
 
 static const ls_command *const commands[] = {
     &ls_command_train, &ls_command_eval,   &ls_command_predict, &ls_command_show,

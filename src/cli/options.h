@@ -17,8 +17,6 @@
 #include "status.h"
 #include "train/config.h"
 
-#define LS_VERSION "0.1.0"
-
 enum { LS_ARGUMENTS_MAX = 4, LS_FLAGS_MAX = 8, LS_GIVEN_MAX = 64 };
 
 /* An option of one command that is no option of a run. */

@@ -8,12 +8,12 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "cli/options.h"
+#include "cli/bench.h"
 #include "cli/report.h"
 #include "thread.h"
+#include "version.h"
 
 ls_status ls_rung_times(ls_ladder *l)
 {
@@ -27,20 +27,13 @@ ls_status ls_rung_times(ls_ladder *l)
     return LS_OK;
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Prints median and extremes, returns the median. Sorts. */
 static double print_speed(const char *what, double *speed, int count)
 {
-    qsort(speed, (size_t)count, sizeof *speed, compare_doubles);
-    const double median = (speed[(count - 1) / 2] + speed[count / 2]) / 2;
-    printf("     %-12s %10.0f samples/s  (%.0f to %.0f, spread %.1f %%)\n", what, median, speed[0],
-           speed[count - 1], 100 * (speed[count - 1] - speed[0]) / median);
-    return median;
+    const ls_bench_spread s = ls_bench_spread_of(speed, count);
+    printf("     %-12s %10.0f samples/s  (%.0f to %.0f, spread %.1f %%)\n", what, s.median, s.least,
+           s.most, 100 * (s.most - s.least) / s.median);
+    return s.median;
 }
 
 /* One more run on `devices`, compared with the first of all and timed. */

@@ -384,19 +384,16 @@ static void write_metadata(ls_json_writer *w, const ls_saved_tensor *const *tens
 {
     ls_json_write_key(w, "__metadata__");
     ls_json_write_open(w, '{');
-    ls_json_write_key(w, CRC_PREFIX "header");
-    ls_json_write_string(w, "00000000"); /* until the rest is known */
+    ls_json_member_string(w, CRC_PREFIX "header", "00000000"); /* until the rest is known */
     for (int i = 0; i < text_count; i++) {
-        ls_json_write_key(w, text[i].key);
-        ls_json_write_string(w, text[i].text);
+        ls_json_member_string(w, text[i].key, text[i].text);
     }
     for (int i = 0; i < tensor_count; i++) {
         const size_t bytes = ls_saved_tensor_count(tensor[i]) * ls_dtype_bytes(tensor[i]->dtype);
         char key[sizeof CRC_PREFIX + LS_TENSOR_NAME_BYTES], digits[CRC_DIGITS + 1];
         snprintf(key, sizeof key, CRC_PREFIX "%s", tensor[i]->name);
         snprintf(digits, sizeof digits, "%08" PRIx32, ls_crc32c(0, tensor[i]->data, bytes));
-        ls_json_write_key(w, key);
-        ls_json_write_string(w, digits);
+        ls_json_member_string(w, key, digits);
     }
     ls_json_write_close(w, '}');
 }
@@ -407,8 +404,7 @@ static size_t write_tensor(ls_json_writer *w, const ls_saved_tensor *t, size_t b
     const size_t end = begin + ls_saved_tensor_count(t) * ls_dtype_bytes(t->dtype);
     ls_json_write_key(w, t->name);
     ls_json_write_open(w, '{');
-    ls_json_write_key(w, "dtype");
-    ls_json_write_string(w, ls_dtype_name(t->dtype));
+    ls_json_member_string(w, "dtype", ls_dtype_name(t->dtype));
     ls_json_write_key(w, "shape");
     ls_json_write_open(w, '[');
     for (int d = 0; d < t->dims; d++) ls_json_write_count(w, t->shape[d]);

@@ -379,6 +379,36 @@ void ls_json_write_flag(ls_json_writer *w, bool x)
     write_text(w, x ? "true" : "false");
 }
 
+void ls_json_member_string(ls_json_writer *w, const char *key, const char *text)
+{
+    ls_json_write_key(w, key);
+    ls_json_write_string(w, text);
+}
+
+void ls_json_member_count(ls_json_writer *w, const char *key, uint64_t x)
+{
+    ls_json_write_key(w, key);
+    ls_json_write_count(w, x);
+}
+
+void ls_json_member_number(ls_json_writer *w, const char *key, double x)
+{
+    ls_json_write_key(w, key);
+    ls_json_write_number(w, x);
+}
+
+void ls_json_member_flag(ls_json_writer *w, const char *key, bool x)
+{
+    ls_json_write_key(w, key);
+    ls_json_write_flag(w, x);
+}
+
+void ls_json_member_seconds(ls_json_writer *w, const char *key, double seconds)
+{
+    ls_json_write_key(w, key);
+    ls_json_write_seconds(w, seconds);
+}
+
 void ls_json_write_again(ls_json_writer *w)
 {
     w->byte_count = 0;

@@ -89,6 +89,13 @@ void ls_json_write_flag(ls_json_writer *writer, bool x);
 void ls_json_write_seconds(ls_json_writer *writer, double seconds);
 void ls_json_write_raw(ls_json_writer *writer, const char *bytes, size_t byte_count);
 
+/* A key and its value. */
+void ls_json_member_string(ls_json_writer *writer, const char *key, const char *text);
+void ls_json_member_count(ls_json_writer *writer, const char *key, uint64_t x);
+void ls_json_member_number(ls_json_writer *writer, const char *key, double x);
+void ls_json_member_flag(ls_json_writer *writer, const char *key, bool x);
+void ls_json_member_seconds(ls_json_writer *writer, const char *key, double seconds);
+
 /* Start anew in the memory that the text has, which stays the writer's (`text`, freed by whoever
  * keeps it). */
 void ls_json_write_again(ls_json_writer *writer);

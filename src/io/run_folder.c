@@ -423,30 +423,21 @@ ls_status ls_run_folder_log(ls_run_folder *folder, const ls_log_line *l)
     ls_json_writer *w = &folder->line;
     ls_json_write_again(w);
     ls_json_write_open(w, '{');
-    ls_json_write_key(w, "epoch");
-    ls_json_write_count(w, l->epoch);
-    ls_json_write_key(w, "step");
-    ls_json_write_count(w, l->step);
+    ls_json_member_count(w, "epoch", l->epoch);
+    ls_json_member_count(w, "step", l->step);
     for (size_t i = 0; i < sizeof before / sizeof before[0]; i++) {
-        ls_json_write_key(w, before[i].name);
-        ls_json_write_number(w, before[i].x);
+        ls_json_member_number(w, before[i].name, before[i].x);
     }
-    ls_json_write_key(w, "samples");
-    ls_json_write_count(w, l->samples);
+    ls_json_member_count(w, "samples", l->samples);
     for (size_t i = 0; i < sizeof after / sizeof after[0]; i++) {
-        ls_json_write_key(w, after[i].name);
-        ls_json_write_seconds(w, after[i].x);
+        ls_json_member_seconds(w, after[i].name, after[i].x);
     }
-    ls_json_write_key(w, "loss_scale");
-    ls_json_write_number(w, l->loss_scale);
-    ls_json_write_key(w, "skipped");
-    ls_json_write_flag(w, l->skipped);
-    ls_json_write_key(w, "queue");
-    ls_json_write_count(w, (uint64_t)l->queue);
-    ls_json_write_key(w, "reader_seconds");
-    ls_json_write_seconds(w, l->reader_seconds);
-    ls_json_write_key(w, "bytes_per_second");
-    ls_json_write_count(w, l->seconds > 0 ? (uint64_t)((double)l->read_bytes / l->seconds) : 0);
+    ls_json_member_number(w, "loss_scale", l->loss_scale);
+    ls_json_member_flag(w, "skipped", l->skipped);
+    ls_json_member_count(w, "queue", (uint64_t)l->queue);
+    ls_json_member_seconds(w, "reader_seconds", l->reader_seconds);
+    ls_json_member_count(w, "bytes_per_second",
+                         l->seconds > 0 ? (uint64_t)((double)l->read_bytes / l->seconds) : 0);
     ls_json_write_close(w, '}');
     ls_json_write_raw(w, "\n", 1);
     if (w->failed) return ls_fail(LS_ERR_MEMORY, "log.jsonl: no memory for a line");

@@ -31,18 +31,6 @@ static void read_value(const char *path, const char *key, char *out, size_t byte
     fclose(file);
 }
 
-static void write_text(ls_json_writer *json, const char *key, const char *text)
-{
-    ls_json_write_key(json, key);
-    ls_json_write_string(json, text);
-}
-
-static void write_count(ls_json_writer *json, const char *key, uint64_t count)
-{
-    ls_json_write_key(json, key);
-    ls_json_write_count(json, count);
-}
-
 /* Which cores each replica's threads stay on; empty: the system places them. */
 static void write_cores(ls_json_writer *json, const ls_run *run)
 {
@@ -62,11 +50,11 @@ static void write_machine(ls_json_writer *json)
     read_value("/proc/cpuinfo", "model name", cpu, sizeof cpu);
     read_value("/proc/meminfo", "MemTotal", memory, sizeof memory);
     read_value("/proc/loadavg", "", load, sizeof load);
-    write_text(json, "cpu", cpu);
-    write_text(json, "cpu_features", ls_cpu_features());
-    write_count(json, "cores", (uint64_t)ls_core_count());
-    write_text(json, "memory", memory);
-    write_text(json, "load", load);
+    ls_json_member_string(json, "cpu", cpu);
+    ls_json_member_string(json, "cpu_features", ls_cpu_features());
+    ls_json_member_count(json, "cores", (uint64_t)ls_core_count());
+    ls_json_member_string(json, "memory", memory);
+    ls_json_member_string(json, "load", load);
 }
 
 /* Each rank's device; the kind of every pair of different ranks and, where the probe of the links
@@ -101,15 +89,15 @@ ls_status ls_environment_text(const ls_run *run, char **text)
     ls_json_writer json = { 0 };
     size_t bytes;
     ls_json_write_open(&json, '{');
-    write_text(&json, "lockstep", LS_VERSION);
-    write_text(&json, "class", run->numerics_class);
-    write_text(&json, "precision", ls_precision_name(run->config.precision));
-    write_text(&json, "kernels", run->rank[0].device->kernels->name);
-    write_count(&json, "world_size", (uint64_t)run->world_size);
-    write_count(&json, "threads", (uint64_t)run->threads);
-    write_count(&json, "global_batch", run->config.global_batch);
-    write_text(&json, "allreduce", ls_comm_reason(run->comm));
-    write_text(&json, "device_reason", run->list.reason);
+    ls_json_member_string(&json, "lockstep", LS_VERSION);
+    ls_json_member_string(&json, "class", run->numerics_class);
+    ls_json_member_string(&json, "precision", ls_precision_name(run->config.precision));
+    ls_json_member_string(&json, "kernels", run->rank[0].device->kernels->name);
+    ls_json_member_count(&json, "world_size", (uint64_t)run->world_size);
+    ls_json_member_count(&json, "threads", (uint64_t)run->threads);
+    ls_json_member_count(&json, "global_batch", run->config.global_batch);
+    ls_json_member_string(&json, "allreduce", ls_comm_reason(run->comm));
+    ls_json_member_string(&json, "device_reason", run->list.reason);
     write_machine(&json);
     write_cores(&json, run);
     write_devices(&json, run);
