@@ -84,6 +84,7 @@ SOURCES = {
         dataset_cifar
         dataset_csv
         dataset_digits
+        dataset_fill
         dataset_idx
         dataset_npy
         dataset_read
@@ -92,6 +93,7 @@ SOURCES = {
         dataset_spec
         json
         new_file
+        npy
         pipeline
         png
         run_folder

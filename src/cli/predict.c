@@ -5,9 +5,8 @@
  *                                                      class numbers
  *     numbers   index,target_0 ...,predicted_0 ...
  *
- * With --out FILE.npy: the numbers alone, [samples, columns] f32, in NumPy's format 1.0: a magic
- * string, two version bytes, a 16-bit length, and a Python literal padded so that the data starts
- * on a multiple of 64. Nine digits give every f32 back from a CSV.
+ * With --out FILE.npy: the numbers alone, [samples, columns] f32 (io/npy.h). Nine digits give every
+ * f32 back from a CSV.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -17,6 +16,7 @@
 
 #include "cli/evaluation.h"
 #include "io/new_file.h"
+#include "io/npy.h"
 
 enum { FLAG_OUT = LS_EVALUATION_FLAGS };
 
@@ -113,21 +113,8 @@ static ls_status put_csv(sink *to, const ls_dataset *data, ls_part part, const l
 
 static ls_status put_npy(sink *to, const float *rows, size_t samples, size_t columns)
 {
-    enum { PREFIX_BYTES = 10, ALIGNMENT = 64, HEADER_BYTES = 192 };
-    unsigned char header[HEADER_BYTES];
-    char text[HEADER_BYTES - PREFIX_BYTES];
-    const int n = snprintf(text, sizeof text,
-                           "{'descr': '<f4', 'fortran_order': False, 'shape': (%zu, %zu), }",
-                           samples, columns);
-    const size_t used = PREFIX_BYTES + (size_t)n + 1; /* with the newline that ends it */
-    const size_t total = (used + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    memset(header, ' ', sizeof header);
-    memcpy(header, "\x93NUMPY\x01\x00", 8);
-    header[8] = (unsigned char)((total - PREFIX_BYTES) & 0xff);
-    header[9] = (unsigned char)((total - PREFIX_BYTES) >> 8);
-    memcpy(header + PREFIX_BYTES, text, (size_t)n);
-    header[total - 1] = '\n';
-    LS_TRY(put(to, header, total));
+    unsigned char header[LS_NPY_HEADER_BYTES];
+    LS_TRY(put(to, header, ls_npy_header(samples, columns, header)));
     return put(to, rows, samples * columns * sizeof *rows);
 }
 

@@ -10,8 +10,8 @@
  * [-1, 1): w 2^-31 - 1, in double. d = (float)(X R u), f = (float)(1 + X u), in double, rounded
  * once.
  *
- * Crop and both flips only move pixels, so they are one pass from the scratch copy, through a
- * window whose first row and column are top = row - P, left = column - P. Brightness and contrast
+ * Crop and both flips only move pixels, so they are one pass from the scratch copy: the crop's
+ * first row and column are top = row - P, left = column - P. Brightness and contrast
  * are float arithmetic, a rounding per operation: v + d; ((v - m) * f) + m with m = (float)(flat
  * sum of the channel in double / pixels), summed in the order of rows and columns.
  * augment_pixels.c does it.
@@ -170,7 +170,7 @@ ls_status ls_augment_check(const ls_augment *augment, const ls_dataset_info *inf
 /* -- what is drawn --------------------------------------------------------------------------- */
 
 typedef struct {
-    ls_window window;
+    ls_crop crop;
     float difference, factor;
     ptrdiff_t cut_top, cut_left; /* of the square, before it is cut at the edges */
 } drawn;
@@ -186,7 +186,7 @@ static drawn draw(const ls_augment *a, const ls_dataset_info *info, double range
     ls_random_words(seed, LS_RANDOM_AUGMENT, 0, epoch, sample, 0, word);
     ls_random_words(seed, LS_RANDOM_AUGMENT, 0, epoch, sample, 1, word + 4);
     return (drawn){
-        .window = {
+        .crop = {
             .flip = a->flip && word[0] >= 0x80000000u,
             .vflip = a->vflip && word[1] >= 0x80000000u,
             .top = (ptrdiff_t)below(word[2], 2 * a->crop + 1) - (ptrdiff_t)a->crop,
@@ -214,7 +214,7 @@ static void change(const ls_augment *augment, const ls_dataset *dataset, size_t 
     const ls_picture p = { info->height, info->width, C * (is_u8 ? 1 : sizeof(float)) };
     const drawn d = draw(a, info, ls_dataset_range_top(dataset), seed, epoch, (uint32_t)index);
     const bool moves = a->crop || a->flip || a->vflip;
-    if (moves) ls_pixels_move(p, d.window, from, x);
+    if (moves) ls_pixels_move(p, d.crop, from, x);
     else memcpy(x, from, pixels * p.bytes);
     if (a->brightness > 0 && is_u8) ls_bytes_brighten(d.difference, x, pixels * C);
     if (a->brightness > 0 && !is_u8) {

@@ -6,7 +6,7 @@
  * Operations act on stored numbers, before the scale, and always in this order, whatever the order
  * of the text:
  *
- *     crop:P        P zeros on each side, then a window of the picture's own size at a random place
+ *     crop:P        P zeros on each side, then a part of the picture's own size at a random place
  *     flip          left and right change places, for every second sample
  *     vflip         top and bottom do
  *     brightness:X  v + d, d uniform in [-X R, X R], R the range of values (ls_dataset_range_top)

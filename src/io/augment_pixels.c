@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* augment_pixels.c -- pictures moved, turned, cut and changed in light, a row at a time.
  *
- * Moving. Of a row the window shows columns j' in [begin, end) that are in the picture; what is
+ * Moving. Of a row the crop has columns j' in [begin, end) that are in the picture; what is
  * left and right of them is zeros. They are one run of bytes, copied as it is, or mirrored:
  *
  *     j'   0    begin      end  width            left = -2, width = 7: begin 2, end 7
@@ -65,23 +65,23 @@ static void mirror(const unsigned char *x, size_t n, size_t bytes, unsigned char
     }
 }
 
-void ls_pixels_move(ls_picture p, ls_window window, const unsigned char *x, unsigned char *y)
+void ls_pixels_move(ls_picture p, ls_crop crop, const unsigned char *x, unsigned char *y)
 {
     const size_t row_bytes = p.width * p.bytes;
-    const size_t begin = window.left < 0 ? (size_t)-window.left : 0; /* of columns j' */
-    const size_t end = window.left > 0 ? p.width - (size_t)window.left : p.width;
-    const size_t first = window.flip ? p.width - end : begin;        /* of columns of y */
-    const size_t from = window.left > 0 ? (size_t)window.left : 0;   /* of columns of x */
+    const size_t begin = crop.left < 0 ? (size_t)-crop.left : 0; /* of columns j' */
+    const size_t end = crop.left > 0 ? p.width - (size_t)crop.left : p.width;
+    const size_t first = crop.flip ? p.width - end : begin;        /* of columns of y */
+    const size_t from = crop.left > 0 ? (size_t)crop.left : 0;   /* of columns of x */
     const size_t count = end - begin;
     for (size_t i = 0; i < p.height; i++, y += row_bytes) {
-        const ptrdiff_t row = (ptrdiff_t)(window.vflip ? p.height - 1 - i : i) + window.top;
+        const ptrdiff_t row = (ptrdiff_t)(crop.vflip ? p.height - 1 - i : i) + crop.top;
         if (row < 0 || (size_t)row >= p.height) {
             memset(y, 0, row_bytes);
             continue;
         }
         const unsigned char *run = x + (size_t)row * row_bytes + from * p.bytes;
         memset(y, 0, first * p.bytes);
-        if (window.flip) {
+        if (crop.flip) {
             mirror(run, count, p.bytes, y + first * p.bytes);
         } else {
             memcpy(y + first * p.bytes, run, count * p.bytes);

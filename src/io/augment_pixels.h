@@ -16,16 +16,15 @@ typedef struct {
     size_t height, width, bytes;
 } ls_picture;
 
-/* A picture of the same size as seen through a window: y[i, j] = x[top + i', left + j'] with
- * i' = i, or height - 1 - i if vflip; j' likewise; 0 outside of x. |top| < height and
- * |left| < width. */
+/* A crop of the picture's own size: y[i, j] = x[top + i', left + j'] with i' = i, or height - 1 - i
+ * if vflip; j' likewise; 0 outside of x. |top| < height and |left| < width. */
 typedef struct {
     bool flip, vflip;
     ptrdiff_t top, left;
-} ls_window;
+} ls_crop;
 
 /* x -> y, which do not overlap. */
-void ls_pixels_move(ls_picture picture, ls_window window, const unsigned char *x,
+void ls_pixels_move(ls_picture picture, ls_crop crop, const unsigned char *x,
                     unsigned char *y);
 
 /* Zeros in the square of `side` pixels whose first is (top, left), as far as it lies in the

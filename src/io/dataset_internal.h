@@ -6,7 +6,7 @@
  * statistics, identity, report -- is the same for all formats and knows no file format.
  *
  *     spec -> dataset_spec.c -> format's open (dataset_<format>.c) -> dataset.c
- *                                                                     dataset_scale.c
+ *                                      dataset_fill.c                 dataset_scale.c
  *                                                                     dataset_read.c
  *                                                                     dataset_report.c
  *
@@ -122,7 +122,7 @@ struct ls_dataset {
     char *warnings;                              /* owned: lines, or NULL */
 };
 
-/* -- for the formats ------------------------------------------------------------------------- */
+/* -- for the formats: dataset_fill.c ---------------------------------------------------------- */
 
 typedef struct {
     const char *kind;              /* "cifar10" */

@@ -71,12 +71,12 @@ const unsigned char *ls_dataset_sample(const ls_dataset *dataset, ls_part part, 
 
 void ls_dataset_walked(const ls_dataset *dataset, ls_part part, size_t index)
 {
-    const size_t window = (size_t)8 << 20;
+    const size_t stretch = (size_t)8 << 20; /* bytes */
     size_t stored = stored_index(dataset, part, index);
     const ls_run *run = run_of(dataset, part, &stored);
     const size_t begin = stored * run->stride, end = begin + run->stride;
-    if (!run->passing || begin / window == end / window) return;
-    const size_t from = begin / window * window;
+    if (!run->passing || begin / stretch == end / stretch) return;
+    const size_t from = begin / stretch * stretch;
     ls_data_file_forget(run->passing, run->x + from, end - from);
 }
 
