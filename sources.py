@@ -97,6 +97,7 @@ SOURCES = {
         pipeline
         png
         run_folder
+        run_log
         sample_cache
         sampler
     """.split(),

@@ -70,8 +70,8 @@ void ls_pixels_move(ls_picture p, ls_crop crop, const unsigned char *x, unsigned
     const size_t row_bytes = p.width * p.bytes;
     const size_t begin = crop.left < 0 ? (size_t)-crop.left : 0; /* of columns j' */
     const size_t end = crop.left > 0 ? p.width - (size_t)crop.left : p.width;
-    const size_t first = crop.flip ? p.width - end : begin;        /* of columns of y */
-    const size_t from = crop.left > 0 ? (size_t)crop.left : 0;   /* of columns of x */
+    const size_t first = crop.flip ? p.width - end : begin;      /* of columns of y */
+    const size_t from = crop.left > 0 ? (size_t)crop.left : 0;     /* of columns of x */
     const size_t count = end - begin;
     for (size_t i = 0; i < p.height; i++, y += row_bytes) {
         const ptrdiff_t row = (ptrdiff_t)(crop.vflip ? p.height - 1 - i : i) + crop.top;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* run_folder.c -- a run's folder: made, proved writable, its two logs cut and appended to.
+/* run_folder.c -- a run's folder: made, locked, proved writable; which checkpoints stay in it.
  *
- * The logs are append-only, and their lines ascend by epoch (history.csv) and step (log.jsonl). So
- * what must go after an interruption is a tail: from the first line that is torn, not ours, or
- * later than the checkpoint. Losses and rates are written with all the digits of a double: equal
- * texts in two runs' logs are equal bits.
+ * The lock is flock's on the folder itself, so it goes with the process that holds it, however that
+ * ends. What is proved before step 0 is that a file can be made and written where the run will make
+ * them: a full disk or a folder of another user is told then, and not after an epoch.
  */
 #include "io/run_folder.h"
 
@@ -13,7 +12,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +19,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "io/json.h"
 #include "io/new_file.h"
 
 enum { NAME_BYTES = 64 };
@@ -31,9 +28,7 @@ struct ls_run_folder {
     char *place;           /* owned; room for the path of any file in the folder */
     size_t place_bytes;
     int lock;              /* the folder, open and locked; -1 if not */
-    int history, log;      /* open for appending; -1 if not */
-    ls_json_writer line;   /* its text owned: of log.jsonl, made anew each step */
-    bool history_is_empty; /* the names of its columns are not written yet */
+    ls_run_log log;        /* owned */
 };
 
 /* "<folder>/<name>", in folder->place. */
@@ -194,87 +189,6 @@ ls_status ls_run_folder_keep(ls_run_folder *folder, uint64_t keep)
     }
 }
 
-/* -- the two logs ---------------------------------------------------------------------------- */
-
-/* The number by which a line is kept or cut; false if the line is none of ours. */
-typedef bool line_number_fn(const char *line, size_t byte_count, uint64_t *number);
-
-/* Epoch of "3,120,...". The names of the columns are line 0. */
-static bool history_number(const char *line, size_t byte_count, uint64_t *number)
-{
-    *number = 0;
-    if (strncmp(line, "epoch,", 6) == 0) return true;
-    const size_t digits = strspn(line, "0123456789");
-    ls_json_reader r;
-    ls_json_read_init(&r, "history.csv", line, digits, 0);
-    return strlen(line) == byte_count && line[digits] == ',' &&
-           ls_json_read_count(&r, number) == LS_OK;
-}
-
-/* Step of {"epoch":1,"step":120,...}. */
-static bool log_number(const char *line, size_t byte_count, uint64_t *number)
-{
-    ls_json_reader r;
-    uint64_t epoch;
-    bool more;
-    ls_json_read_init(&r, "log.jsonl", line, byte_count, 0);
-    char *first = NULL, *second = NULL;
-    const bool is_ours =
-        ls_json_read_open(&r, '{') == LS_OK && ls_json_read_next(&r, &more) == LS_OK && more &&
-        ls_json_read_key(&r, &first) == LS_OK && strcmp(first, "epoch") == 0 &&
-        ls_json_read_count(&r, &epoch) == LS_OK && ls_json_read_next(&r, &more) == LS_OK &&
-        more && ls_json_read_key(&r, &second) == LS_OK && strcmp(second, "step") == 0 &&
-        ls_json_read_count(&r, number) == LS_OK;
-    free(first);
-    free(second);
-    return is_ours && strlen(line) == byte_count;
-}
-
-/* Bytes of the lines up to number `last`: whole, ours and not later. */
-static off_t kept_bytes(FILE *file, line_number_fn *number_of, uint64_t last)
-{
-    char *line = NULL;
-    size_t room = 0;
-    off_t kept = 0;
-    for (ssize_t count; (count = getline(&line, &room, file)) > 0; kept += count) {
-        uint64_t number;
-        if (line[count - 1] != '\n') break;
-        if (!number_of(line, (size_t)count, &number) || number > last) break;
-    }
-    free(line);
-    return kept;
-}
-
-/* Open a log for appending, cut after `last`. Returns the descriptor in *out. */
-static ls_status open_log(const char *path, line_number_fn *number_of, uint64_t last, int *out,
-                          bool *is_empty)
-{
-    *out = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    FILE *file = *out >= 0 ? fopen(path, "r") : NULL;
-    if (!file) return ls_fail(LS_ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
-    const off_t kept = kept_bytes(file, number_of, last);
-    fclose(file);
-    *is_empty = kept == 0;
-    if (ftruncate(*out, kept) == 0) return LS_OK;
-    return ls_fail(LS_ERR_IO, "%s: cannot be cut to %lld bytes: %s", path, (long long)kept,
-                   strerror(errno));
-}
-
-static ls_status append(int fd, const char *name, const char *text, size_t byte_count)
-{
-    while (byte_count > 0) {
-        const ssize_t taken = write(fd, text, byte_count);
-        if (taken < 0 && errno == EINTR) continue;
-        if (taken <= 0) {
-            return ls_fail(LS_ERR_IO, "%s: a line cannot be written: %s", name,
-                           taken < 0 ? strerror(errno) : "the disk takes no more bytes");
-        }
-        text += taken;
-        byte_count -= (size_t)taken;
-    }
-    return LS_OK;
-}
-
 /* -- opening and closing --------------------------------------------------------------------- */
 
 ls_status ls_run_folder_open(const char *path, bool resume, uint64_t epochs_done,
@@ -284,23 +198,21 @@ ls_status ls_run_folder_open(const char *path, bool resume, uint64_t epochs_done
     if (path[0] == '\0') return ls_fail(LS_ERR_ARGUMENT, "--out: found '', expected a folder");
     ls_run_folder *folder = calloc(1, sizeof *folder);
     if (!folder) return ls_fail(LS_ERR_MEMORY, "--out %s: no memory to open it", path);
-    folder->lock = folder->history = folder->log = -1;
+    folder->lock = -1;
+    folder->log = LS_RUN_LOG_CLOSED;
     folder->path = strdup(path);
     folder->place_bytes = strlen(path) + NAME_BYTES + sizeof "/checkpoints/.safetensors";
     folder->place = malloc(folder->place_bytes);
     ls_status status = LS_OK;
-    bool log_is_empty;
     if (!folder->path || !folder->place) {
         status = ls_fail(LS_ERR_MEMORY, "--out %s: no memory to open it", path);
     }
     if (status == LS_OK) status = prepare_folder(folder, resume);
     if (status == LS_OK) {
-        status = open_log(place_of(folder, "history.csv"), history_number, epochs_done,
-                          &folder->history, &folder->history_is_empty);
+        status = ls_run_log_open_epochs(&folder->log, place_of(folder, "history.csv"), epochs_done);
     }
     if (status == LS_OK) {
-        status = open_log(place_of(folder, "log.jsonl"), log_number, steps_done, &folder->log,
-                          &log_is_empty);
+        status = ls_run_log_open_steps(&folder->log, place_of(folder, "log.jsonl"), steps_done);
     }
     if (status == LS_OK) *out = folder;
     else ls_run_folder_close(folder);
@@ -310,10 +222,8 @@ ls_status ls_run_folder_open(const char *path, bool resume, uint64_t epochs_done
 void ls_run_folder_close(ls_run_folder *folder)
 {
     if (!folder) return;
-    if (folder->history >= 0) close(folder->history);
-    if (folder->log >= 0) close(folder->log);
+    ls_run_log_close(&folder->log);
     if (folder->lock >= 0) close(folder->lock);
-    free(folder->line.text);
     free(folder->place);
     free(folder->path);
     free(folder);
@@ -331,115 +241,12 @@ ls_status ls_run_folder_write(ls_run_folder *folder, const char *name, const cha
     return status;
 }
 
-/* A line under construction. Numbers and names are short: a line of LS_METRIC_MAX metrics has 17
- * columns, each number of at most 26 bytes. */
-typedef struct {
-    char text[1024];
-    size_t byte_count;
-} csv_line;
-
-static void add_text(csv_line *line, const char *text)
+ls_status ls_run_folder_history(ls_run_folder *folder, const ls_history_line *line)
 {
-    const char *comma = line->byte_count > 0 ? "," : "";
-    const size_t room = sizeof line->text - line->byte_count;
-    const int count = snprintf(line->text + line->byte_count, room, "%s%.64s", comma, text);
-    line->byte_count += (size_t)count;
-    assert(line->byte_count < sizeof line->text);
+    return ls_run_log_epoch(&folder->log, line);
 }
 
-static void add_count(csv_line *line, uint64_t x)
+ls_status ls_run_folder_log(ls_run_folder *folder, const ls_log_line *line)
 {
-    char text[LS_NUMBER_BYTES];
-    snprintf(text, sizeof text, "%" PRIu64, x);
-    add_text(line, text);
-}
-
-/* NaN is an empty field. */
-static void add_number(csv_line *line, double x)
-{
-    char text[LS_NUMBER_BYTES] = "";
-    if (!isnan(x)) ls_number_text(x, text);
-    add_text(line, text);
-}
-
-static void add_name(csv_line *line, const char *prefix, const char *name)
-{
-    char text[NAME_BYTES];
-    snprintf(text, sizeof text, "%s%s", prefix, name);
-    add_text(line, text);
-}
-
-static ls_status append_csv(ls_run_folder *folder, csv_line *line)
-{
-    line->text[line->byte_count] = '\n'; /* in place of the NUL */
-    return append(folder->history, "history.csv", line->text, line->byte_count + 1);
-}
-
-static ls_status write_column_names(ls_run_folder *folder, const ls_history_line *h)
-{
-    csv_line line = { .byte_count = 0 };
-    add_text(&line, "epoch");
-    add_text(&line, "step");
-    add_text(&line, "lr");
-    add_text(&line, "loss");
-    for (int m = 0; m < h->metric_count; m++) add_name(&line, "", h->metric_name[m]);
-    add_text(&line, "val_loss");
-    for (int m = 0; m < h->metric_count; m++) add_name(&line, "val_", h->metric_name[m]);
-    add_text(&line, "seconds");
-    add_text(&line, "samples_per_second");
-    LS_TRY(append_csv(folder, &line));
-    folder->history_is_empty = false;
-    return LS_OK;
-}
-
-ls_status ls_run_folder_history(ls_run_folder *folder, const ls_history_line *h)
-{
-    if (folder->history_is_empty) LS_TRY(write_column_names(folder, h));
-    csv_line line = { .byte_count = 0 };
-    add_count(&line, h->epoch);
-    add_count(&line, h->step);
-    add_number(&line, h->lr);
-    add_number(&line, h->loss);
-    for (int m = 0; m < h->metric_count; m++) add_number(&line, h->metric[m]);
-    add_number(&line, h->val_loss);
-    for (int m = 0; m < h->metric_count; m++) add_number(&line, h->val_metric[m]);
-    add_number(&line, h->seconds);
-    add_number(&line, h->samples_per_second);
-    return append_csv(folder, &line);
-}
-
-ls_status ls_run_folder_log(ls_run_folder *folder, const ls_log_line *l)
-{
-    const struct {
-        const char *name;
-        double x;
-    } before[] = { { "loss", l->loss }, { "regularizer", l->regularizer },
-                   { "grad_norm", l->grad_norm }, { "update_norm", l->update_norm },
-                   { "lr", l->lr } },
-      after[] = { { "seconds", l->seconds }, { "input_wait", l->input_wait },
-                  { "copy", l->copy }, { "forward", l->forward }, { "backward", l->backward },
-                  { "exchange", l->exchange }, { "update", l->update },
-                  { "exchange_wait", l->exchange_wait } };
-    ls_json_writer *w = &folder->line;
-    ls_json_write_again(w);
-    ls_json_write_open(w, '{');
-    ls_json_member_count(w, "epoch", l->epoch);
-    ls_json_member_count(w, "step", l->step);
-    for (size_t i = 0; i < sizeof before / sizeof before[0]; i++) {
-        ls_json_member_number(w, before[i].name, before[i].x);
-    }
-    ls_json_member_count(w, "samples", l->samples);
-    for (size_t i = 0; i < sizeof after / sizeof after[0]; i++) {
-        ls_json_member_seconds(w, after[i].name, after[i].x);
-    }
-    ls_json_member_number(w, "loss_scale", l->loss_scale);
-    ls_json_member_flag(w, "skipped", l->skipped);
-    ls_json_member_count(w, "queue", (uint64_t)l->queue);
-    ls_json_member_seconds(w, "reader_seconds", l->reader_seconds);
-    ls_json_member_count(w, "bytes_per_second",
-                         l->seconds > 0 ? (uint64_t)((double)l->read_bytes / l->seconds) : 0);
-    ls_json_write_close(w, '}');
-    ls_json_write_raw(w, "\n", 1);
-    if (w->failed) return ls_fail(LS_ERR_MEMORY, "log.jsonl: no memory for a line");
-    return append(folder->log, "log.jsonl", w->text, w->byte_count);
+    return ls_run_log_step(&folder->log, line);
 }

@@ -3,15 +3,14 @@
  *
  *   config.txt         "name value" lines; `lockstep train --config` runs it again
  *   environment.json   the machine
- *   history.csv        an epoch a line, Keras' column names
+ *   history.csv        an epoch a line, Keras' column names (run_log.h)
  *   log.jsonl          a step a line
  *   checkpoints/       last, best, step-N (checkpoint.h)
  *
  * Opening makes the folder, proves that it can be written before step 0, and keeps other processes
- * out until it is closed. Each line is given to the system whole as it is written, so that a kill
- * loses none; a last line that was torn is cut off at the next opening. On resume, lines of epochs
- * and steps that come after the checkpoint's are cut off, so that a resumed run's files are those
- * of an undisturbed one: write a step's line before the checkpoint that counts the step.
+ * out until it is closed. On resume, lines of epochs and steps that come after the checkpoint's are
+ * cut off, so that a resumed run's files are those of an undisturbed one: write a step's line
+ * before the checkpoint that counts the step.
  *
  * Thread rule: used by one thread, rank 0's.
  */
@@ -22,39 +21,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "io/run_log.h"
 #include "status.h"
 
 typedef struct ls_run_folder ls_run_folder;
-
-enum {
-    LS_METRIC_MAX = 5, /* of a run: there are five of classes, three of numbers */
-    LS_METRIC_NAME_BYTES = 16
-};
-
-/* One line of history.csv; NaN where there is no value (written empty). epoch is 1-based. */
-typedef struct {
-    uint64_t epoch, step;
-    double lr, loss, val_loss, seconds, samples_per_second;
-    int metric_count;          /* 0 .. LS_METRIC_MAX */
-    char metric_name[LS_METRIC_MAX][LS_METRIC_NAME_BYTES]; /* "accuracy", "top5" */
-    double metric[LS_METRIC_MAX], val_metric[LS_METRIC_MAX];
-    double input_share;        /* no column: of the steps' time, in which a replica had no input */
-} ls_history_line;
-
-/* One line of log.jsonl; NaN and infinities are written as null. The seconds from input_wait to
- * update sum to `seconds`. */
-typedef struct {
-    uint64_t epoch, step; /* epoch 1-based; step = applied updates after this one */
-    double loss, regularizer, grad_norm, update_norm, lr;
-    uint64_t samples;
-    double seconds, input_wait, copy, forward, backward, exchange, update;
-    double exchange_wait;  /* of the exchange: in which this rank waited for others */
-    double loss_scale;
-    bool skipped;
-    int queue;             /* batches that were ready when the step asked for one; 0: it waited */
-    double reader_seconds; /* in which readers were at work meanwhile, all added up */
-    uint64_t read_bytes;   /* of samples, by the readers, meanwhile; written per second */
-} ls_log_line;
 
 /* Open `path` for a new run (must be absent or empty), or, with `resume`, also one that is there:
  * then lines after epoch `epochs_done` and step `steps_done` are cut off. Temporary files that a
