@@ -35,6 +35,9 @@ static void test_every_machine_gives_the_bits_of_the_reference(void **state)
         shape_of(1, 30, 29, 3, 18, 7, 2, 3, 3),  /* two rows of a tile in the padding */
         shape_of(1, 20, 20, 1, 4, 9, 1, 4, 4),   /* more taps than a tile has runs */
         shape_of(1, 8, 9, 400, 5, 3, 1, 1, 1),   /* blocks that end within a tap */
+        shape_of(2, 4, 30, 5, 400, 3, 1, 1, 1),  /* dx: more lists of runs than are kept */
+        shape_of(1, 20, 80, 1, 4, 18, 1, 0, 0),  /* dx: a list that fits where none is kept */
+        shape_of(1, 20, 80, 1, 2, 19, 1, 0, 0),  /* dx: more runs than fit a list */
         shape_of(1, 3, 9, 1024, 20, 1, 1, 0, 0), /* rows of x 4096 bytes apart */
         shape_of(2, 9, 18, 20, 34, 1, 2, 0, 0),
         shape_of(3, 1, 1, 20, 18, 3, 1, 1, 1),   /* an image of one place, eight taps in padding */

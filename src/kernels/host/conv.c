@@ -19,7 +19,6 @@
  */
 #include <string.h>
 
-#include "kernels/host/in_place.h"
 #include "kernels/host/pack.h"
 #include "kernels/host/patch.h"
 #include "kernels/host/product.h"
@@ -42,31 +41,29 @@ static size_t filter_floats(const ls_conv_shape *s)
 
 /* A copy of the patches. */
 static void take_patches(const void *operands, const ls_row_at *first, size_t first_k, size_t depth,
-                         float *buffer, ls_tile_run *run, ls_tile *tile)
+                         ls_rows_memory *memory, ls_tile *tile)
 {
     const ls_conv_forward_args *a = operands;
     LS_HOST(patch_copy)(&a->shape, a->x, first_k, first_k + depth, first->row, (size_t)tile->rows,
-                        buffer, ls_row_step(depth));
-    run[0] = (ls_tile_run){0, 0, depth, LS_RUN_ALL};
-    tile->runs = 1;
-    tile->a = buffer;
+                        memory->buffer, ls_row_step(depth));
+    tile->a = memory->buffer;
     tile->a_row_step = ls_row_step(depth);
     tile->a_step = 1;
 }
 
 static void take_image(const void *operands, const ls_row_at *first, size_t first_k, size_t depth,
-                       float *buffer, ls_tile_run *run, ls_tile *tile)
+                       ls_rows_memory *memory, ls_tile *tile)
 {
     const ls_conv_forward_args *a = operands;
     const ls_conv_shape *s = &a->shape;
-    const ls_tap_grid grid = {a->x, s->height, s->width, s->channels, s->kernel_width, 1,
-                              s->stride_width};
+    const ls_tap_grid grid = {a->x, s->height, s->width, s->channels, s->kernel_height,
+                              s->kernel_width, 1, s->stride_width};
     const size_t n = first->group / s->out_height, p = first->group - n * s->out_height;
     const size_t q = first->within;
     const ls_tap_origin at = {n, (ptrdiff_t)(p * s->stride_height) - (ptrdiff_t)s->pad_top,
                               (ptrdiff_t)(q * s->stride_width) - (ptrdiff_t)s->pad_left};
-    if (LS_HOST(take_in_place)(&grid, &at, first_k, depth, run, tile)) return;
-    take_patches(operands, first, first_k, depth, buffer, run, tile);
+    if (LS_HOST(take_in_place)(&grid, &at, first_k, depth, &memory->lists, tile)) return;
+    take_patches(operands, first, first_k, depth, memory, tile);
 }
 
 static void pack_filters(const void *operands, size_t first_k, size_t depth, size_t first_column,
@@ -172,7 +169,7 @@ static void find_readers(const remainder_job *j, size_t first_row, int count, re
 
 /* A copy of the gradients that each place's taps meet. */
 static void copy_gradients(const void *operands, const ls_row_at *first, size_t first_k,
-                           size_t depth, float *buffer, ls_tile_run *run, ls_tile *tile)
+                           size_t depth, ls_rows_memory *memory, ls_tile *tile)
 {
     const size_t row_step = ls_row_step(depth);
     const remainder_job *j = operands;
@@ -183,7 +180,7 @@ static void copy_gradients(const void *operands, const ls_row_at *first, size_t 
     for (size_t done = 0, count; done < depth; done += count, tap = tap_after(j, tap)) {
         count = min_size(s->filters - tap.filter, depth - done);
         for (int i = 0; i < tile->rows; i++) {
-            float *to = buffer + (size_t)i * row_step + done;
+            float *to = memory->buffer + (size_t)i * row_step + done;
             /* Through tap t a place is read by the output t places before; before 0 it is huge. */
             const size_t p = at[i].p - tap.row, q = at[i].q - tap.column;
             if (p < s->out_height && q < s->out_width) {
@@ -194,26 +191,24 @@ static void copy_gradients(const void *operands, const ls_row_at *first, size_t 
             }
         }
     }
-    run[0] = (ls_tile_run){0, 0, depth, LS_RUN_ALL};
-    tile->runs = 1;
-    tile->a = buffer;
+    tile->a = memory->buffer;
     tile->a_row_step = row_step;
     tile->a_step = 1;
 }
 
 /* The rows of dy in place: those of a tile are successive, the next tap's one place earlier. */
 static void take_gradients(const void *operands, const ls_row_at *first, size_t first_k,
-                           size_t depth, float *buffer, ls_tile_run *run, ls_tile *tile)
+                           size_t depth, ls_rows_memory *memory, ls_tile *tile)
 {
     const remainder_job *j = operands;
     const ls_conv_shape *s = &j->args->shape;
     const ls_tap_grid grid = {j->args->dy, s->out_height, s->out_width, s->filters,
-                              j->column.tap_count, -1, 1};
+                              j->row.tap_count, j->column.tap_count, -1, 1};
     const size_t n = first->group / j->row.place_count, i = first->group - n * j->row.place_count;
     const ls_tap_origin at = {n, (ptrdiff_t)(j->row.first_out + i),
                               (ptrdiff_t)(j->column.first_out + first->within)};
-    if (LS_HOST(take_in_place)(&grid, &at, first_k, depth, run, tile)) return;
-    copy_gradients(operands, first, first_k, depth, buffer, run, tile);
+    if (LS_HOST(take_in_place)(&grid, &at, first_k, depth, &memory->lists, tile)) return;
+    copy_gradients(operands, first, first_k, depth, memory, tile);
 }
 
 static void pack_taps(const void *operands, size_t first_k, size_t depth, size_t first_column,

@@ -51,12 +51,11 @@ static void take_columns(const ls_gemm_args *g, const float *from, size_t depth,
 }
 
 static void take_rows(const void *operands, const ls_row_at *first, size_t first_k, size_t depth,
-                      float *buffer, ls_tile_run *run, ls_tile *tile)
+                      ls_rows_memory *memory, ls_tile *tile)
 {
-    (void)run;
     const ls_gemm_args *g = operands;
     if (g->transpose_a) {
-        take_columns(g, g->A + first_k * g->M + first->row, depth, buffer, tile);
+        take_columns(g, g->A + first_k * g->M + first->row, depth, memory->buffer, tile);
         return;
     }
     tile->a = g->A + first->row * g->K + first_k;

@@ -89,7 +89,8 @@ typedef struct {
 typedef struct {
     size_t first_tile, last_tile;     /* tiles of rows */
     size_t first_row, first_column, last_column;
-    float *panels, *rows, *partial;
+    float *panels, *partial;
+    ls_rows_memory *memory;
 } part;
 
 /* First row of tile `within` of a group: the rows are dealt to the tiles as evenly as may be. */
@@ -155,11 +156,10 @@ static void run_rows(const job *j, const part *a, const ls_row_at *at, size_t ro
         unfinished_step = PART_COLUMNS;
     }
     ls_tile_source old = {C, p->step};
-    ls_tile_run run[LS_TILE_RUNS_MAX];
-    run[0] = (ls_tile_run){0, 0, depth, LS_RUN_ALL};
+    const ls_tile_run whole = {0, 0, depth, LS_RUN_ALL};
     ls_tile tile = {
         .rows = (int)rows,
-        .run = run,
+        .run = &whole,
         .runs = 1,
         .b = p->b != NULL ? p->b + k * p->b_step + a->first_column : a->panels,
         .b_step = p->b != NULL ? p->b_step : LS_TILE_COLUMNS,
@@ -173,7 +173,7 @@ static void run_rows(const job *j, const part *a, const ls_row_at *at, size_t ro
         .to_step = last ? p->step : unfinished_step,
     };
     const size_t panel_step = p->b != NULL ? LS_TILE_COLUMNS : depth * LS_TILE_COLUMNS;
-    p->take_rows(p->operands, at, k, depth, a->rows, run, &tile);
+    p->take_rows(p->operands, at, k, depth, a->memory, &tile);
     for (size_t n = a->first_column; n < a->last_column; n += LS_TILE_COLUMNS) {
         tile.columns = min_size(LS_TILE_COLUMNS, a->last_column - n);
         LS_HOST(tile)(&tile);
@@ -205,6 +205,9 @@ static void run_part(void *arg, size_t task, int thread)
     const ls_product *p = j->product;
     const size_t r = task / j->split.column_parts, c = task % j->split.column_parts;
     float *scratch = ls_pool_scratch(j->pool, thread);
+    ls_rows_memory memory;
+    memory.buffer = scratch + PANELS_FLOATS;
+    memory.lists.count = 0;
     part a = {
         .first_tile = r * j->row_tiles / j->split.row_parts,
         .last_tile = (r + 1) * j->row_tiles / j->split.row_parts,
@@ -212,7 +215,7 @@ static void run_part(void *arg, size_t task, int thread)
         .last_column = min_size(p->columns, (c + 1) * j->column_tiles / j->split.column_parts
                                                 * LS_TILE_COLUMNS),
         .panels = scratch,
-        .rows = scratch + PANELS_FLOATS,
+        .memory = &memory,
         .partial = scratch + PANELS_FLOATS + ROWS_FLOATS,
     };
     a.first_row = tile_row(j, a.first_tile);

@@ -7,7 +7,7 @@
 #ifndef LS_KERNELS_HOST_PRODUCT_H
 #define LS_KERNELS_HOST_PRODUCT_H
 
-#include "kernels/host/tile.h"
+#include "kernels/host/in_place.h"
 
 /* Make panel[k][j] = B[first_k + k, first_column + j] for k < depth, j < columns <=
  * LS_TILE_COLUMNS, and +0 in the panel's other columns. */
@@ -19,13 +19,18 @@ typedef struct {
     size_t row, group, within;
 } ls_row_at;
 
-/* Describe A[first->row .. + tile->rows, first_k .. + depth) to the tile: a, a_row_step, a_step and
- * its runs, which begin as one of `depth` k at a + 0 and may become up to LS_TILE_RUNS_MAX in
- * `run`; b of a run counts from first_k. A is read where it lies, or from `buffer` after copying
- * there, at whichever steps the tile is told; `buffer` has room for LS_TILE_ROWS rows that are
- * ls_row_step(depth) apart. */
+/* What take_rows has in a task, from tile to tile. */
+typedef struct {
+    float *buffer;      /* room for LS_TILE_ROWS rows that are ls_row_step(depth) apart */
+    ls_tap_lists lists; /* empty when the task begins */
+} ls_rows_memory;
+
+/* Describe A[first->row .. + tile->rows, first_k .. + depth) to the tile: a, a_from, a_row_step,
+ * a_step and its runs, which are one of `depth` k at a + 0 unless others are put in their place; b
+ * of a run counts from first_k. A is read where it lies, or from the memory's buffer after copying
+ * there, at whichever steps the tile is told. */
 typedef void ls_rows_fn(const void *operands, const ls_row_at *first, size_t first_k,
-                        size_t depth, float *buffer, ls_tile_run *run, ls_tile *tile);
+                        size_t depth, ls_rows_memory *memory, ls_tile *tile);
 
 typedef struct {
     size_t rows, columns, depth;

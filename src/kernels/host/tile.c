@@ -50,7 +50,7 @@ INLINE void tile_run(const ls_tile *t, const ls_tile_run *run, ls_vec acc[][LS_T
     const float *a[(LS_TILE_ROWS + ROWS_PER_POINTER - 1) / ROWS_PER_POINTER];
 #pragma GCC unroll 16
     for (int i = 0; i < last - first; i += ROWS_PER_POINTER) {
-        a[i / ROWS_PER_POINTER] = t->a + run->a + (size_t)i * row_step;
+        a[i / ROWS_PER_POINTER] = t->a + (t->a_from + run->a) + (size_t)i * row_step;
     }
     const float *b = t->b + run->b;
     for (size_t k = run->depth; k > 0; k--) {

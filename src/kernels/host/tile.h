@@ -22,13 +22,14 @@ typedef struct {
 } ls_tile_source;
 
 /* A run of successive k of a tile. Its first row is A's and its terms are in b's order:
- *     a[i, k] = tile.a[a + (i - first row) * a_row_step + k * a_step]   for the rows that take part
+ *     a[i, k] = tile.a[a_from + a + (i - first row) * a_row_step + k * a_step]   for the rows that
+ *                                                                                take part
  *     b[k, j] = tile.b[b + k * b_step + j]
  * A row that takes no part has only zeros there: a place whose patch reaches into the padding. */
 typedef enum { LS_RUN_ALL, LS_RUN_NOT_FIRST, LS_RUN_NOT_LAST } ls_run_rows;
 
 typedef struct {
-    size_t a, b, depth;        /* floats from the tile's a and b; number of k */
+    size_t a, b, depth;        /* floats from the tile's a_from and b; number of k */
     ls_run_rows rows;          /* NOT_FIRST, NOT_LAST: the tile has at least two */
 } ls_tile_run;
 
@@ -43,6 +44,7 @@ typedef struct {
     const ls_tile_run *run;    /* [runs], or none */
     size_t runs;
     const float *a;
+    size_t a_from;             /* the place in `a` from which runs count; the sum may wrap around */
     size_t a_row_step, a_step;
     const float *b;            /* whole vector words are read */
     size_t b_step;
