@@ -111,6 +111,7 @@ SOURCES = {
         compare
         config
         config_schedule
+        config_table
         config_value
         environment
         evaluate

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* options.c -- one pass over the words of the command line. See options.h.
  *
- * Nothing is interpreted here but names: what a value may be, the table says (train/config.c).
+ * Nothing is interpreted here but names: what a value may be says the table
+ * (train/config_table.c).
  */
 #include "cli/options.h"
 

@@ -148,7 +148,7 @@ typedef struct {
                                 on the command line without a name */
     ls_option_change change;
     size_t offset;           /* of the field in ls_config: what table code reads and writes */
-    int type;                /* config.c's own */
+    int type;                /* LS_VALUE_TEXT ...: config_value.h */
     double low, high;        /* accepted range of numbers */
     const char *zero;        /* the word that stands for the number 0, "auto"; NULL: no such word */
     const char *otherwise;   /* the default in words; NULL: the default value itself */

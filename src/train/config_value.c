@@ -183,7 +183,7 @@ static ls_status read_choice(const ls_option *option, const char *text, void *fi
         return ls_fail(LS_ERR_ARGUMENT, "--%s: %s is not in this build, expected %s",
                        option->name, text, names);
     }
-    memcpy(field, &i, sizeof i); /* enumerations are as wide as int (asserted in config.c) */
+    memcpy(field, &i, sizeof i); /* enumerations are as wide as int (asserted in config_table.c) */
     return LS_OK;
 }
 

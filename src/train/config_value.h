@@ -2,7 +2,7 @@
 /* config_value.h -- one option's value from text, and back.
  *
  * Strict: the whole text must be the value; no signs on counts, no hexadecimal, no "nan". What does
- * not fit leaves the field as it was. Not here: which options there are (config.c).
+ * not fit leaves the field as it was. Not here: which options there are (config_table.c).
  */
 #ifndef LS_TRAIN_CONFIG_VALUE_H
 #define LS_TRAIN_CONFIG_VALUE_H

@@ -2,7 +2,10 @@
 /* memory.h -- how much memory a run takes, and whether it is there, before any of it is allocated.
  *
  * Measured, not computed: the run is opened on paper devices (device/paper.h) by the code that
- * opens the real one, so there is no second formula that could be wrong.
+ * opens the real one, so there is no second formula that could be wrong. What is measured is what
+ * is asked for. On the host that is a bound: a page that is never written takes no memory, and an
+ * op that is two in one leaves most of the tensor between them alone
+ * (kernels/host/pooled_forward.c).
  */
 #ifndef LS_TRAIN_MEMORY_H
 #define LS_TRAIN_MEMORY_H

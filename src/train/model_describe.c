@@ -86,11 +86,10 @@ static void op_text(const ls_layer *layer, char out[96])
 
 static size_t layer_parameters(const ls_model *model, const ls_layer *layer)
 {
-    const int own[] = { layer->kernel, layer->bias, layer->gamma, layer->beta };
+    int own[LS_LAYER_PARAMETERS_MAX];
+    const int tensors = ls_layer_parameters(layer, own);
     size_t count = 0;
-    for (int i = 0; i < 4; i++) {
-        if (own[i] >= 0) count += model->parameter[own[i]].count;
-    }
+    for (int i = 0; i < tensors; i++) count += model->parameter[own[i]].count;
     return count;
 }
 

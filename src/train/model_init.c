@@ -156,4 +156,3 @@ void ls_model_free(ls_model *model)
     free(model->statistic);
     *model = (ls_model){ 0 };
 }
-

@@ -15,8 +15,8 @@ typedef struct {
     size_t count;
 } span;
 
-/* What is before the first of `ends` in `from`, without blanks around it; *from moves past it and
- * the separator. */
+/* What is before the first `end` in *from, without blanks around it; *from moves past it and the
+ * separator. */
 static span take(span *from, char end)
 {
     const char *stop = memchr(from->at, end, from->count);

@@ -214,7 +214,7 @@ static ls_status check_format(const ls_checkpoint *checkpoint, const char *path)
                    format_name);
 }
 
-/* Read the text `what`, or check it: an ARGUMENT of a user; in a checkpoint it is damage. */
+/* What came of reading or checking the text `what`: a user's mistake is damage in a checkpoint. */
 static ls_status as_format(ls_status status, const char *path, const char *what)
 {
     if (status != LS_ERR_ARGUMENT) return status;

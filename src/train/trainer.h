@@ -30,7 +30,7 @@ typedef struct {
     const char *kernels;              /* "avx512" */
     const char *numerics_class;       /* the text stored in checkpoints */
     const char *algorithm;            /* "ring: host devices" */
-    const char *schedule;             /* "cosine over 1000 steps, warm-up 10" */
+    const char *schedule;             /* ls_schedule_describe's */
     const char *resume;               /* "" or the line that says what continues */
     int world_size, threads, bucket_count;
     const ls_cores *cores;            /* replica r's threads stay on [r * threads, (r + 1) *
