@@ -37,6 +37,13 @@ void read_file(file_bytes *file)
     fclose(f);
 }
 
+size_t data_of_file(const file_bytes *file)
+{
+    uint64_t length; /* of the header, which follows it */
+    memcpy(&length, file->byte, sizeof length);
+    return sizeof length + (size_t)length;
+}
+
 void write_file(const unsigned char *byte, size_t count)
 {
     FILE *f = fopen(file_path, "wb");

@@ -40,6 +40,7 @@ typedef struct {
     size_t count;
 } file_bytes;
 void read_file(file_bytes *file);
+size_t data_of_file(const file_bytes *file); /* where the tensors' data begin */
 void write_file(const unsigned char *byte, size_t count);
 void write_byte(size_t at, unsigned char byte);
 

@@ -136,15 +136,23 @@ void data_folder_npy(data_folder *f, const char *name, const char *header, const
     free(file);
 }
 
+/* Opens the formatted spec, which is left in spec. */
+static ls_status open_spec(const char *format, va_list values, char spec[SPEC_BYTES],
+                           ls_dataset **dataset)
+{
+    *dataset = NULL;
+    vsnprintf(spec, SPEC_BYTES, format, values);
+    return ls_dataset_open(spec, dataset);
+}
+
 ls_dataset *must_open(const char *format, ...)
 {
     char spec[SPEC_BYTES];
+    ls_dataset *dataset;
     va_list values;
     va_start(values, format);
-    vsnprintf(spec, sizeof spec, format, values);
+    const ls_status status = open_spec(format, values, spec, &dataset);
     va_end(values);
-    ls_dataset *dataset = NULL;
-    const ls_status status = ls_dataset_open(spec, &dataset);
     if (status != LS_OK) fail_msg("%s: %s", spec, ls_last_error());
     return dataset;
 }
@@ -152,12 +160,11 @@ ls_dataset *must_open(const char *format, ...)
 void must_refuse(ls_status code, const char *want, const char *format, ...)
 {
     char spec[SPEC_BYTES];
+    ls_dataset *dataset;
     va_list values;
     va_start(values, format);
-    vsnprintf(spec, sizeof spec, format, values);
+    const ls_status status = open_spec(format, values, spec, &dataset);
     va_end(values);
-    ls_dataset *dataset = NULL;
-    const ls_status status = ls_dataset_open(spec, &dataset);
     ls_dataset_close(dataset);
     if (status != code) {
         fail_msg("%s: %s, expected %s", spec, ls_status_name(status), ls_status_name(code));

@@ -288,16 +288,21 @@ static ls_status compare(reduction *r, int rank, reduction_rank *mine)
     return LS_OK;
 }
 
+ls_status reduction_submit(reduction *r, int rank, int bucket, size_t count, int piece_count)
+{
+    reduction_rank *mine = &r->rank[rank];
+    const ls_pieces pieces = { .bucket = bucket, .count = count, .piece_count = piece_count,
+                               .node = mine->node, .piece = mine->piece, .result = mine->result,
+                               .ready = &mine->ready, .done = &mine->done };
+    LS_TRY(ls_event_record(&mine->ready, &mine->compute));
+    return ls_all_reduce(r->comm, rank, &pieces);
+}
+
 ls_status reduction_rank_run(reduction *r, int rank)
 {
     reduction_rank *mine = &r->rank[rank];
     LS_TRY(fill(r, mine));
-    const ls_pieces pieces = { .bucket = r->bucket, .count = r->count,
-                               .piece_count = mine->piece_count, .node = mine->node,
-                               .piece = mine->piece, .result = mine->result,
-                               .ready = &mine->ready, .done = &mine->done };
-    LS_TRY(ls_event_record(&mine->ready, &mine->compute));
-    LS_TRY(ls_all_reduce(r->comm, rank, &pieces));
+    LS_TRY(reduction_submit(r, rank, r->bucket, r->count, mine->piece_count));
     LS_TRY(ls_stream_wait(&mine->compute, &mine->done));
     LS_TRY(ls_comm_verify(r->comm, rank));
     return compare(r, rank, mine);

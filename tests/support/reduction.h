@@ -74,6 +74,9 @@ float shard_value(uint64_t seed, int shard, size_t i);
 /* Compute r->want for r->count and r->seed. */
 void reduction_expect(reduction *r);
 
+/* Submit the pieces as they are, the first piece_count of them, and return without waiting. */
+ls_status reduction_submit(reduction *r, int rank, int bucket, size_t count, int piece_count);
+
 /* Fill the pieces, all-reduce, wait, check, and compare with r->want: VERIFY names the first
  * element that differs. */
 ls_status reduction_rank_run(reduction *r, int rank);

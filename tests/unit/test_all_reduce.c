@@ -106,11 +106,7 @@ static ls_status sum_of_four(int rank, void *arg)
     reduction_rank *mine = &r->rank[rank];
     mine->piece[0] = mine->result = mine->memory[0];
     mine->piece[0][0] = shard[rank];
-    const ls_pieces pieces = { .count = 1, .piece_count = 1, .node = mine->node,
-                               .piece = mine->piece, .result = mine->result,
-                               .ready = &mine->ready, .done = &mine->done };
-    LS_TRY(ls_event_record(&mine->ready, &mine->compute));
-    LS_TRY(ls_all_reduce(r->comm, rank, &pieces));
+    LS_TRY(reduction_submit(r, rank, 0, 1, 1));
     LS_TRY(ls_stream_wait(&mine->compute, &mine->done));
     LS_TRY(ls_comm_verify(r->comm, rank));
     if (mine->result[0] == r->want[0]) return LS_OK;
@@ -145,12 +141,7 @@ static ls_status reduce_often(reduction *r, int rank, reduction_rank *mine)
             for (size_t i = 0; i < r->count; i++) mine->piece[p][i] = (float)(rank + call);
         }
         mine->result = mine->memory[mine->piece_count];
-        const ls_pieces pieces = { .bucket = call, .count = r->count,
-                                   .piece_count = mine->piece_count, .node = mine->node,
-                                   .piece = mine->piece, .result = mine->result,
-                                   .ready = &mine->ready, .done = &mine->done };
-        LS_TRY(ls_event_record(&mine->ready, &mine->compute));
-        LS_TRY(ls_all_reduce(r->comm, rank, &pieces));
+        LS_TRY(reduction_submit(r, rank, call, r->count, mine->piece_count));
         LS_TRY(ls_stream_wait(&mine->compute, &mine->done));
     }
     return ls_comm_verify(r->comm, rank);

@@ -80,11 +80,10 @@ static void test_data_begin_on_a_multiple_of_64_and_fill_the_file(void **state)
     static file_bytes file;
     assert_int_equal(save_example(), LS_OK);
     read_file(&file);
-    uint64_t length;
-    memcpy(&length, file.byte, sizeof length);
-    assert_int_equal((length + 8) % 64, 0);
-    assert_int_equal(file.count, 8 + length + sizeof example_kernel + sizeof example_sums +
-                                     sizeof example_step + sizeof example_words);
+    const size_t data = data_of_file(&file);
+    assert_int_equal(data % 64, 0);
+    assert_int_equal(file.count, data + sizeof example_kernel + sizeof example_sums +
+                                 sizeof example_step + sizeof example_words);
 }
 
 static void test_what_could_not_be_opened_is_not_saved(void **state)

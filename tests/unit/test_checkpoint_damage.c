@@ -62,9 +62,7 @@ static void test_damage_is_named_by_its_section(void **state)
     static file_bytes file;
     assert_int_equal(save_example(), LS_OK);
     read_file(&file);
-    uint64_t length;
-    memcpy(&length, file.byte, sizeof length);
-    const size_t data = 8 + (size_t)length;
+    const size_t data = data_of_file(&file);
     const struct {
         size_t byte;
         const char *part;

@@ -271,12 +271,9 @@ static ls_status submit(int rank, void *arg)
     for (int p = 0; p < mine->piece_count; p++) mine->piece[p] = mine->memory[p];
     for (size_t i = 0; i < r->count; i++) mine->host[i] = BEFORE;
     for (int p = 0; p <= mine->piece_count; p++) LS_TRY(reduction_put(r, mine, p, r->count));
-    const ls_pieces pieces = { .bucket = rank == FAULTY_RANK ? SECOND : FIRST, .count = r->count,
-                               .piece_count = mine->piece_count, .node = mine->node,
-                               .piece = mine->piece, .result = mine->memory[mine->piece_count],
-                               .ready = &mine->ready, .done = &mine->done };
-    LS_TRY(ls_event_record(&mine->ready, &mine->compute));
-    return ls_all_reduce(r->comm, rank, &pieces);
+    mine->result = mine->memory[mine->piece_count];
+    const int bucket = rank == FAULTY_RANK ? SECOND : FIRST;
+    return reduction_submit(r, rank, bucket, r->count, mine->piece_count);
 }
 
 static int case_order(void)

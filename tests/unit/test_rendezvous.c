@@ -15,11 +15,7 @@ static ls_status reduce_bucket(reduction *r, int rank, reduction_rank *mine, int
     for (int p = 0; p < mine->piece_count; p++) mine->piece[p] = mine->memory[p];
     mine->result = mine->memory[0];
     memset(mine->result, 0, r->count * sizeof(float));
-    const ls_pieces pieces = { .bucket = bucket, .count = count, .piece_count = piece_count,
-                               .node = mine->node, .piece = mine->piece, .result = mine->result,
-                               .ready = &mine->ready, .done = &mine->done };
-    LS_TRY(ls_event_record(&mine->ready, &mine->compute));
-    const ls_status status = ls_all_reduce(r->comm, rank, &pieces);
+    const ls_status status = reduction_submit(r, rank, bucket, count, piece_count);
     for (size_t i = 0; i < r->count; i++) {
         if (mine->result[i] != 0) return ls_fail(LS_ERR_VERIFY, "rank %d: data moved", rank);
     }
