@@ -5,6 +5,7 @@
  * by a function per kind of op. relu and its kin are one op with an activation; globalavgpool is
  * the average pool whose window is the whole input, spatialdropout the dropout of whole channels.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "train/model_parse.h"
@@ -54,11 +55,14 @@ static const ls_model_op op_table[] = {
 };
 enum { OP_COUNT = sizeof op_table / sizeof op_table[0] };
 
-const char *const ls_model_op_names[] = {
-    "input",   "conv", "dense",     "batchnorm", "maxpool", "avgpool", "globalavgpool",
-    "zeropad", "flatten", "relu",   "leakyrelu", "sigmoid", "tanh",    "gelu",
-    "silu",    "dropout", "spatialdropout", "add", "multiply", "concat", "loss", NULL
-};
+static_assert((int)OP_COUNT <= (int)LS_MODEL_OPS_MAX, "a list of names has room");
+
+void ls_model_op_names(const char *names[LS_MODEL_OPS_MAX + 2])
+{
+    for (int i = 0; i < OP_COUNT; i++) names[i] = op_table[i].name;
+    names[OP_COUNT] = "loss";
+    names[OP_COUNT + 1] = NULL;
+}
 
 const ls_model_op *ls_model_find_op(const char *name)
 {

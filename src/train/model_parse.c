@@ -213,16 +213,18 @@ static ls_status read_layer(parser *p, const ls_model_word *name, const ls_model
 static ls_status unknown_op(const parser *p, const ls_model_word *op)
 {
     char hint[LS_MODEL_HINT_BYTES], all[256] = "";
+    const char *names[LS_MODEL_OPS_MAX + 2];
     if (strchr(op->text, '=')) {
         return ls_model_fail(p->line.file, op->place, "found '%.60s', expected an op; a name is "
                              "followed by ' = ', with blanks around it", op->text);
     }
-    for (int i = 0; ls_model_op_names[i]; i++) {
+    ls_model_op_names(names);
+    for (int i = 0; names[i]; i++) {
         const size_t used = strlen(all);
-        snprintf(all + used, sizeof all - used, "%s%s", i == 0 ? "" : ", ", ls_model_op_names[i]);
+        snprintf(all + used, sizeof all - used, "%s%s", i == 0 ? "" : ", ", names[i]);
     }
     return ls_model_fail(p->line.file, op->place, "found '%.60s', expected an op (%s)%s", op->text,
-                         all, ls_model_hint(op->text, ls_model_op_names, hint));
+                         all, ls_model_hint(op->text, names, hint));
 }
 
 static ls_status read_line(parser *p)

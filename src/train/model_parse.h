@@ -80,9 +80,13 @@ typedef struct {
     bool joins;               /* two or more inputs */
 } ls_model_op;
 
-/* The op called `name`, or NULL. Names: NULL-terminated list of all, and "loss". */
+enum { LS_MODEL_OPS_MAX = 32 };
+
+/* The op called `name`, or NULL. */
 const ls_model_op *ls_model_find_op(const char *name);
-extern const char *const ls_model_op_names[];
+
+/* The names of all ops, then "loss", then NULL. */
+void ls_model_op_names(const char *names[LS_MODEL_OPS_MAX + 2]);
 
 typedef struct {
     ls_layer layer;

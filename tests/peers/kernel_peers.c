@@ -24,13 +24,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/bench.h"
 #include "cli/bench_cases.h"
 #include "kernels/host/host.h"
 #include "onednn.h"
 
 enum { GROUPS_MAX = 16, ROWS_MAX = 512, ROUNDS_MAX = 101, SHARDS = 8, CALLS_MAX = 20000 };
-
-static const double ROUND_SECONDS = 1e-3;
 
 typedef enum { OURS, OPENBLAS, ONEDNN_P, ONEDNN_A, PEAK, CONTENDERS } contender;
 
@@ -250,12 +249,6 @@ static double time_calls(const arena *a, contender who, int calls)
     return (ls_clock() - begin) / calls;
 }
 
-static int compare(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static void measure(bench *b, row *r)
 {
     static double seconds[CONTENDERS][ROUNDS_MAX];
@@ -266,7 +259,7 @@ static void measure(bench *b, row *r)
         if (!is_there(&a, who)) continue;
         run(&a, who);
         check_result(&a, who);
-        const double wanted = ROUND_SECONDS / time_calls(&a, who, 1);
+        const double wanted = LS_BENCH_SECONDS / time_calls(&a, who, 1);
         calls[who] = wanted < CALLS_MAX ? 1 + (int)wanted : CALLS_MAX;
     }
     for (int k = 0; k < b->rounds; k++) {
@@ -276,10 +269,10 @@ static void measure(bench *b, row *r)
     }
     for (contender who = OURS; who < CONTENDERS; who++) {
         if (calls[who] == 0) continue;
-        qsort(seconds[who], (size_t)b->rounds, sizeof seconds[who][0], compare);
-        r->seconds[who] = seconds[who][b->rounds / 2];
+        const ls_bench_spread s = ls_bench_spread_of(seconds[who], b->rounds);
+        r->seconds[who] = s.median;
+        if (who == OURS) r->spread = (s.most - s.least) / s.median;
     }
-    r->spread = (seconds[OURS][b->rounds - 1] - seconds[OURS][0]) / r->seconds[OURS];
     r->seconds[PEAK] /= run_peak(&a); /* of a multiply-add */
     close_arena(&a);
 }
