@@ -45,6 +45,7 @@ static void test_every_machine_gives_the_bits_of_the_reference(void **state)
         shape_of(2, 20, 1, 6, 9, 3, 1, 1, 1),
         shape_of(1, 16, 16, 6, 9, 3, 2, 1, 1),
         shape_of(1, 24, 24, 16, 200, 3, 1, 1, 1), /* dw: several stretches of a slice */
+        shape_of(2, 6, 5, 48, 170, 3, 1, 1, 1),   /* dw: panels of whole words copied */
         shape_of(9, 12, 11, 3, 48, 3, 1, 1, 1),   /* dw transposed, from a band with padding */
         shape_of(3, 23, 30, 3, 32, 7, 2, 3, 3),
         shape_of(5, 20, 33, 4, 64, 3, 4, 0, 0),   /* rows of x that no window sees */

@@ -27,7 +27,9 @@
  *   ls_doubles_add_squares(sum, p)  sum + the squares of the LS_LANES / 2 floats at p, which are
  *                                   exact in double
  *   LS_TILE_ROWS  LS_TILE_VECTORS   the micro-kernel's tile (tile.h): rows, vector words across
+ *   LS_NARROW_ROWS                  rows of one that is a single word wide, LS_TILE_ROWS or more
  *   LS_TILE_ROW_COUNTS(X)           X(1) X(2) ... X(LS_TILE_ROWS)
+ *   LS_NARROW_ROW_COUNTS(X)         X(1) X(2) ... X(LS_NARROW_ROWS)
  *   LS_TREE_ROWS  LS_TREE_VECTORS   the tile of trees (dense_gradient.c), in the same way; and
  *   LS_TREE_ROW_COUNTS(X)  LS_TREE_HEIGHT   how high a tree its code adds up without a loop
  */

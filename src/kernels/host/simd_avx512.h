@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* simd_avx512.h -- vector words of sixteen floats: AVX-512. The functions are listed in host.h.
  *
- * The tile is 14 x 32: 28 accumulators, 2 words of B and 1 of A fill 31 of the 32 registers. Parts
- * of a word cost nothing here: every load and store can be masked. The tile of trees is 8 x 16: an
- * fma takes a broadcast number from memory, so 4 levels of 8 accumulators and a word of x fit but
- * for one.
+ * The tile is 14 x 32: 28 accumulators, 2 words of B and 1 of A fill 31 of the 32 registers. A
+ * narrow one, of a single word, does a load for each fma, as many as the CPU can, and that of the
+ * word of B besides: with 16 rows the loads take 17 cycles for 16, with 8 rows 9 for 8. Parts of a
+ * word cost nothing here: every load and store can be masked. The tile of trees is 8 x 16: an fma
+ * takes a broadcast number from memory, so 4 levels of 8 accumulators and a word of x fit but for
+ * one.
  */
 #ifndef LS_KERNELS_HOST_SIMD_AVX512_H
 #define LS_KERNELS_HOST_SIMD_AVX512_H
@@ -16,6 +18,8 @@
 enum { LS_LANES = 16, LS_TILE_ROWS = 14, LS_TILE_VECTORS = 2 };
 #define LS_TILE_ROW_COUNTS(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) \
     X(10) X(11) X(12) X(13) X(14)
+enum { LS_NARROW_ROWS = 16 };
+#define LS_NARROW_ROW_COUNTS(X) LS_TILE_ROW_COUNTS(X) X(15) X(16)
 
 enum { LS_TREE_ROWS = 8, LS_TREE_VECTORS = 1, LS_TREE_HEIGHT = 3 };
 #define LS_TREE_ROW_COUNTS(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)

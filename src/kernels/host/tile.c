@@ -11,7 +11,7 @@
  *
  * The function below is expanded for every number of rows and words, so that a narrow or low tile
  * does no work for rows it does not have; the compiler unrolls the loops over constants. A row's
- * address would need a register of its own for each of up to 14 rows; three rows share one pointer
+ * address would need a register of its own for each of up to 16 rows; three rows share one pointer
  * instead, p, p + step, p + 2 step being address modes of x86.
  */
 #include "kernels/host/tile.h"
@@ -47,7 +47,7 @@ INLINE void tile_run(const ls_tile *t, const ls_tile_run *run, ls_vec acc[][LS_T
     if (first >= last) return; /* never: a constant that spares the compiler a loop of no rows */
     const size_t row_step = t->a_row_step, a_step = t->a_step, b_step = t->b_step;
     const size_t ahead = AHEAD * sizeof(float) * a_step;
-    const float *a[(LS_TILE_ROWS + ROWS_PER_POINTER - 1) / ROWS_PER_POINTER];
+    const float *a[(LS_NARROW_ROWS + ROWS_PER_POINTER - 1) / ROWS_PER_POINTER];
 #pragma GCC unroll 16
     for (int i = 0; i < last - first; i += ROWS_PER_POINTER) {
         a[i / ROWS_PER_POINTER] = t->a + (t->a_from + run->a) + (size_t)i * row_step;
@@ -135,7 +135,7 @@ INLINE void tile_fetch(const ls_tile *t, int rows, int vectors)
 
 INLINE void tile_compute(const ls_tile *t, int rows, int vectors)
 {
-    ls_vec acc[LS_TILE_ROWS][LS_TILE_VECTORS];
+    ls_vec acc[LS_NARROW_ROWS][LS_TILE_VECTORS];
     tile_fetch(t, rows, vectors);
     if (t->from.p == NULL) {
 #pragma GCC unroll 16
@@ -167,12 +167,12 @@ typedef void tile_fn(const ls_tile *t);
     static void tile_##rows##_narrow(const ls_tile *t) { tile_compute(t, rows, 1); }
 #define DEFINE_WIDE(rows)                                                                         \
     static void tile_##rows##_wide(const ls_tile *t) { tile_compute(t, rows, LS_TILE_VECTORS); }
-LS_TILE_ROW_COUNTS(DEFINE_NARROW)
+LS_NARROW_ROW_COUNTS(DEFINE_NARROW)
 LS_TILE_ROW_COUNTS(DEFINE_WIDE)
 
 #define NAME_NARROW(rows) tile_##rows##_narrow,
 #define NAME_WIDE(rows) tile_##rows##_wide,
-static tile_fn *const narrow[] = {LS_TILE_ROW_COUNTS(NAME_NARROW)};
+static tile_fn *const narrow[] = {LS_NARROW_ROW_COUNTS(NAME_NARROW)};
 static tile_fn *const wide[] = {LS_TILE_ROW_COUNTS(NAME_WIDE)};
 
 void LS_HOST(tile)(const ls_tile *tile)

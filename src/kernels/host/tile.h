@@ -39,7 +39,7 @@ enum { LS_TILE_RUNS_MAX = 160 };
 /* to[i,j] = finish(from[i,j] + sum over k of a[i,k] * b[k,j]), 0 <= i < rows, 0 <= j < columns; k
  * goes through the runs in their order, ascending in each. */
 typedef struct {
-    int rows;                  /* 1 .. LS_TILE_ROWS */
+    int rows;                  /* 1 .. LS_TILE_ROWS, or LS_NARROW_ROWS of at most one word */
     size_t columns;            /* 1 .. LS_TILE_COLUMNS */
     const ls_tile_run *run;    /* [runs], or none */
     size_t runs;

@@ -52,9 +52,9 @@ typedef struct {
     ls_split split;         /* into tasks, where they do not */
 } ls_weight_job;
 
-/* A block of dw and its memory. Its rows are dealt to its tiles as evenly as may be. */
+/* A block of dw and its memory. */
 typedef struct {
-    size_t first_row, rows, row_tiles, first_panel, panels;
+    size_t first_row, rows, first_panel, panels;
     float *panel;
     float *made;            /* a slice of dy that is not in memory */
     float *planes;

@@ -133,7 +133,6 @@ static ls_weight_block block_at(const ls_weight_job *j, size_t first_row, size_t
     return (ls_weight_block){
         .first_row = first_row,
         .rows = rows,
-        .row_tiles = (rows + LS_TILE_ROWS - 1) / LS_TILE_ROWS,
         .first_panel = first_panel,
         .panels = panels,
         .panel = scratch,

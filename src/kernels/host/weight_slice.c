@@ -9,10 +9,10 @@
  * is its patch, and a panel is at most LS_TILE_COLUMNS channels of ONE tap (r, s): these lie in x
  * where the place's window has the tap, and those of the next place of an output row a constant
  * step further on. So a stretch is a run per output row, without the places whose tap is padding.
- * With many tiles of filters a panel is copied to scratch memory once, to be read at a short step;
- * with channels that make poor vector words a panel is LS_TILE_COLUMNS columns of copied patches
- * (patch.h), whatever their taps. dy may also be made slice by slice (weight_gradient.h), the
- * block's filters of it.
+ * With many tiles of filters a panel is copied to scratch memory once, to be read at a short step,
+ * and so is one that ends in part of a word, as whole words are read. With channels that make poor
+ * words a panel is LS_TILE_COLUMNS columns of copied patches (patch.h), whatever their taps. dy may
+ * also be made slice by slice (weight_gradient.h), the block's filters of it.
  *
  * With few channels and filters that fill words, a block is TRANSPOSED: rows are floats of filter
  * rows, columns are filters, and a slice is one call of windows.h.
@@ -26,7 +26,7 @@
 #include "kernels/host/windows.h"
 
 /* Tiles of filters from which on a copy of a panel is worth its cost. */
-enum { TILES_PER_COPY = 4 };
+enum { TILES_PER_COPY = 11 };
 
 static size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
 static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
@@ -103,6 +103,12 @@ static size_t list_runs(const ls_weight_job *j, stretch t, size_t tap, ls_tile_r
     return runs;
 }
 
+/* Tiles of a panel. */
+static size_t tile_count(const ls_weight_block *b, const panel *at)
+{
+    return ceil_div(b->rows, at->count <= LS_LANES ? LS_NARROW_ROWS : LS_TILE_ROWS);
+}
+
 /* Give the tile its B: in x, or in the block's panel after copying. In the last panel of PATCHES,
  * columns that dw does not have keep what scratch memory held: multiplied, and never stored. */
 static void lay_out(const ls_weight_job *j, const ls_weight_block *b, stretch t, const panel *at,
@@ -125,7 +131,7 @@ static void lay_out(const ls_weight_job *j, const ls_weight_block *b, stretch t,
     const size_t tap = at->column / s->channels, channel = at->column % s->channels;
     const size_t b_step = s->stride_width * s->channels;
     tile->runs = list_runs(j, t, tap, run);
-    if (b->row_tiles < TILES_PER_COPY && at->count % LS_LANES == 0) {
+    if (tile_count(b, at) < TILES_PER_COPY && at->count % LS_LANES == 0) {
         tile->b = a->x + channel;
         tile->b_step = b_step;
         return;
@@ -138,7 +144,7 @@ static void lay_out(const ls_weight_job *j, const ls_weight_block *b, stretch t,
     }
 }
 
-/* The tiles of one panel, from the top row down. */
+/* The tiles of one panel, from the top row down: rows are dealt to them as evenly as may be. */
 static void run_panel(const ls_weight_job *j, const ls_weight_block *b, const ls_weight_slice *s,
                       stretch t, size_t index)
 {
@@ -162,8 +168,9 @@ static void run_panel(const ls_weight_job *j, const ls_weight_block *b, const ls
         .to_step = to.step,
     };
     lay_out(j, b, t, &at, run, &tile);
-    for (size_t i = 0, row = 0; i < b->row_tiles; i++) {
-        const size_t rows = (i + 1) * b->rows / b->row_tiles - row;
+    const size_t tiles = tile_count(b, &at);
+    for (size_t i = 0, row = 0; i < tiles; i++) {
+        const size_t rows = (i + 1) * b->rows / tiles - row;
         tile.rows = (int)rows;
         LS_HOST(tile)(&tile);
         row += rows;
