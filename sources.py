@@ -334,6 +334,7 @@ TEST_SUPPORT = """
     reduction
     reference
     residual
+    simulation
     stored_png
     training
     virtual_driver

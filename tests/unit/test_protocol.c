@@ -2,40 +2,26 @@
 /* test_protocol.c -- the hand-over between ranks, simulated in many random orders.
  *
  * Host devices run everything inline, so on them an event that is not waited for is seldom missed.
- * A GPU's streams run on their own. Here the same calls are made by abstract ranks whose streams
- * advance in any order that their events allow, and three things are asked of every schedule:
- *
- *   no deadlock     every host program and every stream comes to its end
- *   no race         any two works on one cell, of which one writes, are ordered by events alone
- *                   (vector clocks over the streams: order by luck does not count)
- *   right sums      every rank reads the sum over all shards of that very call
+ * A GPU's streams run on their own. Here the same calls are made by the ranks of a simulation
+ * (support/simulation.h), which asks of every schedule that it neither hangs nor races, and that
+ * every rank reads the sum over all shards of that very call.
  *
  * What each rank calls is written from link.c, reduce_ring.c and reduce_direct.c; which chunk and
  * which shards are asked of ring.c and tree.c themselves. A mutant leaves one call out or moves it.
  * Every mutant must be caught, or the simulation would prove nothing.
- *
- * Rules of the machine (device.h): work of a stream runs in order; a wait means the latest record
- * CALLED before it; waiting for an event that was never recorded is an error.
  */
 #include "support/test.h"
 
-#include <stdio.h>
-
 #include "collectives/ring.h"
 #include "collectives/tree.h"
+#include "support/simulation.h"
 
 enum {
-    RANKS_MAX = 5,
+    RANKS_MAX = SIMULATION_RANKS_MAX,
     SLOTS_MAX = 3,
     SLICES_MAX = 4,
     CALLS = 3,
-    STREAMS_MAX = 3 * RANKS_MAX,
-    LINKS_MAX = RANKS_MAX * RANKS_MAX,
-    CELLS_MAX = 2048,
-    EVENTS_MAX = 512,
-    OPS_MAX = 8192, /* of one rank */
-    WORK_CELLS_MAX = 2 * RANKS_MAX,
-    PATIENCE = 64   /* tries to find a move at random before all are tried in turn */
+    LINKS_MAX = RANKS_MAX * RANKS_MAX
 };
 
 typedef enum {
@@ -56,210 +42,24 @@ static const char *const MUTANT_NAME[MUTANTS] = {
     "free before read", "no stage wait", "no made wait", "no full wait",
 };
 
-/* -- the machine ------------------------------------------------------------------------------ */
-
-typedef unsigned clock_vector[STREAMS_MAX];
-
-/* One unit of memory: what it holds, who wrote it, who has read it since. */
 typedef struct {
-    int call;          /* the call whose sum it is part of; -1: nothing */
-    uint64_t shards;   /* the shards that are summed in it */
-    int writer;        /* stream; -1: nobody */
-    unsigned written;  /* at that stream's time */
-    clock_vector read; /* each stream's time of its last read since then; 0: none */
-} cell;
-
-typedef struct {
-    int reads[WORK_CELLS_MAX], writes[WORK_CELLS_MAX];
-    int read_count, write_count;
-    int call;
-    uint64_t shards; /* what the reads must add up to; without reads, what is written */
-} work;
-
-typedef enum { HOST_WAIT, HOST_SET, STREAM_WAIT, RECORD, WORK } op_kind;
-
-typedef struct {
-    op_kind kind;
-    int counter;       /* HOST_ */
-    size_t value;      /* HOST_ */
-    int stream, event; /* STREAM_WAIT, RECORD */
-    work work;         /* WORK, on `stream` */
-} op;
-
-/* A record that was called: waits refer to it. */
-typedef struct {
-    bool done;
-    clock_vector clock;
-} record;
-
-typedef struct {
-    op_kind kind; /* STREAM_WAIT, RECORD, WORK */
-    int record;
-    const work *work;
-} queued;
-
-typedef struct {
+    simulation *machine;         /* owned */
     int rank_count, slot_count, slice_count, shard_count;
     size_t count;                /* floats of the buffer, in slices of 32 */
     bool staged[LINKS_MAX];
     bool in_place, tree;
     mutant mutant;
     int ring[RANKS_MAX];         /* the schedule's view: rank at each place */
-
-    op *program[RANKS_MAX];      /* [OPS_MAX] */
-    int op_count[RANKS_MAX], next_op[RANKS_MAX];
-    queued *queue[STREAMS_MAX];  /* [OPS_MAX] */
-    int queued_count[STREAMS_MAX], next_queued[STREAMS_MAX];
-    clock_vector clock[STREAMS_MAX];
-    size_t counter[2 * LINKS_MAX + RANKS_MAX];
-    int latest[EVENTS_MAX];      /* record of the event that was last called; -1: none */
-    record *record;              /* [RANKS_MAX * OPS_MAX] */
-    int record_count;
-    cell cell[CELLS_MAX];
-    char failure[128];           /* "": none so far */
-    uint64_t random;
     size_t sent[LINKS_MAX], received[LINKS_MAX]; /* while programs are written */
 } world;
 
-static unsigned draw(world *w, unsigned below)
-{
-    w->random = w->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (unsigned)(w->random >> 33) % below;
-}
-
-static void blame(world *w, const char *what)
-{
-    if (w->failure[0] == '\0') snprintf(w->failure, sizeof w->failure, "%s", what);
-}
-
-static void join(clock_vector into, const clock_vector from)
-{
-    for (int s = 0; s < STREAMS_MAX; s++) {
-        if (from[s] > into[s]) into[s] = from[s];
-    }
-}
-
-static void read_cell(world *w, int stream, const work *job, int index, uint64_t *shards)
-{
-    cell *c = &w->cell[index];
-    if (c->writer >= 0 && w->clock[stream][c->writer] < c->written) blame(w, "read before written");
-    c->read[stream] = w->clock[stream][stream];
-    if (c->call != job->call || (c->shards & *shards) != 0) blame(w, "wrong sum");
-    *shards |= c->shards;
-}
-
-static void write_cell(world *w, int stream, const work *job, int index)
-{
-    cell *c = &w->cell[index];
-    const unsigned *now = w->clock[stream];
-    if (c->writer >= 0 && now[c->writer] < c->written) blame(w, "two writers");
-    for (int s = 0; s < STREAMS_MAX; s++) {
-        if (now[s] < c->read[s]) blame(w, "overwritten before it was read");
-        c->read[s] = 0;
-    }
-    c->writer = stream;
-    c->written = now[stream];
-    c->call = job->call;
-    c->shards = job->shards;
-}
-
-static void run_work(world *w, int stream, const work *job)
-{
-    uint64_t shards = 0;
-    w->clock[stream][stream]++;
-    for (int i = 0; i < job->read_count; i++) read_cell(w, stream, job, job->reads[i], &shards);
-    if (job->read_count > 0 && shards != job->shards) blame(w, "wrong sum");
-    for (int i = 0; i < job->write_count; i++) write_cell(w, stream, job, job->writes[i]);
-}
-
-/* Let `stream` do its next piece of work. False: it has none, or must wait. */
-static bool advance_stream(world *w, int stream)
-{
-    if (w->next_queued[stream] == w->queued_count[stream]) return false;
-    const queued *q = &w->queue[stream][w->next_queued[stream]];
-    if (q->kind == STREAM_WAIT && !w->record[q->record].done) return false;
-    if (q->kind == STREAM_WAIT) join(w->clock[stream], w->record[q->record].clock);
-    if (q->kind == WORK) run_work(w, stream, q->work);
-    if (q->kind == RECORD) {
-        w->clock[stream][stream]++;
-        memcpy(w->record[q->record].clock, w->clock[stream], sizeof(clock_vector));
-        w->record[q->record].done = true;
-    }
-    w->next_queued[stream]++;
-    return true;
-}
-
-static void enqueue(world *w, const op *o)
-{
-    queued q = { .kind = o->kind, .work = &o->work };
-    if (o->kind == RECORD) {
-        q.record = w->latest[o->event] = w->record_count;
-        w->record[w->record_count++] = (record){ .done = false };
-    }
-    if (o->kind == STREAM_WAIT) {
-        q.record = w->latest[o->event];
-        if (q.record < 0) {
-            blame(w, "waited for an event that was never recorded");
-            return;
-        }
-    }
-    w->queue[o->stream][w->queued_count[o->stream]++] = q;
-}
-
-/* Let a rank's thread make its next call. False: it has ended, or must wait. */
-static bool advance_host(world *w, int rank)
-{
-    if (w->next_op[rank] == w->op_count[rank]) return false;
-    const op *o = &w->program[rank][w->next_op[rank]];
-    if (o->kind == HOST_WAIT && w->counter[o->counter] < o->value) return false;
-    if (o->kind == HOST_SET) w->counter[o->counter] = o->value;
-    if (o->kind != HOST_WAIT && o->kind != HOST_SET) enqueue(w, o);
-    w->next_op[rank]++;
-    return true;
-}
-
-static bool advance(world *w, int actor)
-{
-    return actor < w->rank_count ? advance_host(w, actor)
-                                 : advance_stream(w, actor - w->rank_count);
-}
-
-/* In each schedule some actors are slow: they are drawn less often. */
-static bool advance_somebody(world *w, const unsigned *slowness, int actors)
-{
-    for (int i = 0; i < PATIENCE; i++) {
-        const int actor = (int)draw(w, (unsigned)actors);
-        if (draw(w, slowness[actor]) == 0 && advance(w, actor)) return true;
-    }
-    for (int actor = 0; actor < actors; actor++) {
-        if (advance(w, actor)) return true;
-    }
-    return false;
-}
-
-static void run_world(world *w)
-{
-    unsigned slowness[RANKS_MAX + STREAMS_MAX];
-    const int actors = 4 * w->rank_count;
-    for (int actor = 0; actor < actors; actor++) slowness[actor] = 1 + draw(w, 3) * draw(w, 8);
-    while (w->failure[0] == '\0' && advance_somebody(w, slowness, actors)) continue;
-    for (int actor = 0; actor < actors && w->failure[0] == '\0'; actor++) {
-        const int stream = actor - w->rank_count;
-        const bool ended = actor < w->rank_count
-                               ? w->next_op[actor] == w->op_count[actor]
-                               : w->next_queued[stream] == w->queued_count[stream];
-        if (!ended) blame(w, "deadlock");
-    }
-}
-
-/* -- names of cells, events, counters, streams ------------------------------------------------ */
+/* -- names of cells, events, counters --------------------------------------------------------- */
 
 enum { STREAM_COMPUTE, STREAM_OUT, STREAM_IN };
 enum { EVENT_READY, EVENT_DONE, EVENT_LEFT, EVENT_MADE, EVENTS_OF_RANK = EVENT_MADE + SLICES_MAX };
 enum { EVENTS_OF_LINK = 2 * SLOTS_MAX, CELLS_OF_LINK = SLOTS_MAX + 1 };
 enum { CELLS_OF_BUFFER = RANKS_MAX * SLICES_MAX, CELLS_OF_RANK = 2 * CELLS_OF_BUFFER + SLICES_MAX };
 
-static int stream_of(int rank, int which) { return 3 * rank + which; }
 static int event_of(int rank, int which) { return rank * EVENTS_OF_RANK + which; }
 static int link_event(int link, int which)
 {
@@ -300,60 +100,37 @@ static int landing_cell(int link)
 
 /* -- programs: calls of a rank's thread ------------------------------------------------------- */
 
-static op *append(world *w, int rank, op_kind kind)
-{
-    op *o = &w->program[rank][w->op_count[rank]++];
-    *o = (op){ .kind = kind };
-    return o;
-}
-
 static void host_wait(world *w, int rank, int counter, size_t value)
 {
     if (w->mutant == MUTANT_NO_HANDSHAKE && counter < arrived_of(0)) return;
-    op *o = append(w, rank, HOST_WAIT);
-    o->counter = counter;
-    o->value = value;
+    simulate_host_wait(w->machine, rank, counter, value);
 }
 
 static void host_set(world *w, int rank, int counter, size_t value)
 {
-    op *o = append(w, rank, HOST_SET);
-    o->counter = counter;
-    o->value = value;
+    simulate_host_set(w->machine, rank, counter, value);
 }
 
 static void stream_wait(world *w, int rank, int which, int event)
 {
-    op *o = append(w, rank, STREAM_WAIT);
-    o->stream = stream_of(rank, which);
-    o->event = event;
+    simulate_stream_wait(w->machine, rank, which, event);
 }
 
 static void event_record(world *w, int rank, int which, int event)
 {
-    op *o = append(w, rank, RECORD);
-    o->stream = stream_of(rank, which);
-    o->event = event;
+    simulate_record(w->machine, rank, which, event);
 }
 
-/* Work without cells yet. */
-static work *work_on(world *w, int rank, int which, int call, uint64_t shards)
+static simulated_work *work_on(world *w, int rank, int which, int call, uint64_t shards)
 {
-    op *o = append(w, rank, WORK);
-    o->stream = stream_of(rank, which);
-    o->work.call = call;
-    o->work.shards = shards;
-    return &o->work;
+    return simulate_work(w->machine, rank, which, call, shards);
 }
-
-static void work_reads(work *job, int index) { job->reads[job->read_count++] = index; }
-static void work_writes(work *job, int index) { job->writes[job->write_count++] = index; }
 
 static void copy(world *w, int rank, int which, int call, uint64_t shards, int from, int to)
 {
-    work *job = work_on(w, rank, which, call, shards);
-    work_reads(job, from);
-    work_writes(job, to);
+    simulated_work *job = work_on(w, rank, which, call, shards);
+    simulated_reads(job, from);
+    simulated_writes(job, to);
 }
 
 /* link.c */
@@ -458,10 +235,11 @@ static void ring_merge(world *w, int rank, int call, ls_ring_move move, int step
         if (w->mutant != MUTANT_NO_STAGE_WAIT) {
             stream_wait(w, rank, STREAM_IN, full_of(w, to, w->sent[to] - 1));
         }
-        work *job = work_on(w, rank, STREAM_IN, call, shards_of(stop.out, stop.out_count));
-        work_reads(job, arrived);
-        work_reads(job, piece_cell(rank, chunk, slice));
-        work_writes(job, step + 2 == w->rank_count ? result_cell(w, rank, chunk, slice)
+        simulated_work *job = work_on(w, rank, STREAM_IN, call,
+                                      shards_of(stop.out, stop.out_count));
+        simulated_reads(job, arrived);
+        simulated_reads(job, piece_cell(rank, chunk, slice));
+        simulated_writes(job, step + 2 == w->rank_count ? result_cell(w, rank, chunk, slice)
                                                    : stage_cell(rank, slice));
     }
     event_record(w, rank, STREAM_IN, event_of(rank, EVENT_MADE + slice));
@@ -531,11 +309,11 @@ static void tree_collect(world *w, int rank, int call, int slice)
         else copy(w, rank, STREAM_IN, call, own_shards(w, from), landed, landing_cell(link));
     }
     if (!empty) {
-        work *job = work_on(w, rank, STREAM_IN, call, all_shards(w));
+        simulated_work *job = work_on(w, rank, STREAM_IN, call, all_shards(w));
         for (int r = 0; r < w->rank_count; r++) {
-            work_reads(job, source[r]);
+            simulated_reads(job, source[r]);
             if (r != rank && w->staged[link_of(rank, r)]) continue;
-            work_writes(job, result_cell(w, r, rank, slice));
+            simulated_writes(job, result_cell(w, r, rank, slice));
         }
     }
     event_record(w, rank, STREAM_IN, event_of(rank, EVENT_MADE));
@@ -584,11 +362,11 @@ static void tree_call(world *w, int rank, int call)
 static void write_program(world *w, int rank)
 {
     for (int call = 0; call < CALLS; call++) {
-        work *backward = NULL;
+        simulated_work *backward = NULL;
         for (int i = 0; i < w->rank_count * w->slice_count; i++) {
             const int chunk = i / w->slice_count, slice = i % w->slice_count;
             backward = work_on(w, rank, STREAM_COMPUTE, call, own_shards(w, rank));
-            work_writes(backward, piece_cell(rank, chunk, slice));
+            simulated_writes(backward, piece_cell(rank, chunk, slice));
         }
         event_record(w, rank, STREAM_COMPUTE, event_of(rank, EVENT_READY));
         host_set(w, rank, arrived_of(rank), (size_t)call + 1);
@@ -608,8 +386,8 @@ static void write_program(world *w, int rank)
         for (int i = 0; i < w->rank_count * w->slice_count; i++) {
             const int chunk = i / w->slice_count, slice = i % w->slice_count;
             if (is_empty(w, chunk, slice)) continue;
-            work *update = work_on(w, rank, STREAM_COMPUTE, call, all_shards(w));
-            work_reads(update, result_cell(w, rank, chunk, slice));
+            simulated_work *update = work_on(w, rank, STREAM_COMPUTE, call, all_shards(w));
+            simulated_reads(update, result_cell(w, rank, chunk, slice));
         }
     }
 }
@@ -620,41 +398,24 @@ static world *world_create(void)
 {
     world *w = calloc(1, sizeof *w);
     assert_non_null(w);
-    for (int r = 0; r < RANKS_MAX; r++) {
-        assert_non_null(w->program[r] = malloc(OPS_MAX * sizeof(op)));
-    }
-    for (int s = 0; s < STREAMS_MAX; s++) {
-        assert_non_null(w->queue[s] = malloc(OPS_MAX * sizeof(queued)));
-    }
-    assert_non_null(w->record = malloc((size_t)RANKS_MAX * OPS_MAX * sizeof(record)));
+    w->machine = simulation_create();
     return w;
 }
 
 static void world_destroy(world *w)
 {
-    for (int r = 0; r < RANKS_MAX; r++) free(w->program[r]);
-    for (int s = 0; s < STREAMS_MAX; s++) free(w->queue[s]);
-    free(w->record);
+    simulation_destroy(w->machine);
     free(w);
 }
+
+static unsigned draw(world *w, unsigned below) { return simulation_draw(w->machine, below); }
 
 /* A world drawn from `seed`; then its programs. */
 static void world_draw(world *w, uint64_t seed, bool tree, mutant m)
 {
-    memset(w->op_count, 0, sizeof w->op_count);
-    memset(w->next_op, 0, sizeof w->next_op);
-    memset(w->queued_count, 0, sizeof w->queued_count);
-    memset(w->next_queued, 0, sizeof w->next_queued);
-    memset(w->clock, 0, sizeof w->clock);
-    memset(w->counter, 0, sizeof w->counter);
-    memset(w->latest, -1, sizeof w->latest);
-    memset(w->cell, 0, sizeof w->cell);
+    simulation_begin(w->machine, seed);
     memset(w->sent, 0, sizeof w->sent);
     memset(w->received, 0, sizeof w->received);
-    for (int i = 0; i < CELLS_MAX; i++) w->cell[i].writer = w->cell[i].call = -1;
-    w->record_count = 0;
-    w->failure[0] = '\0';
-    w->random = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
     w->mutant = m;
     w->tree = tree;
     w->rank_count = 2 + (int)draw(w, RANKS_MAX - 1);
@@ -675,14 +436,12 @@ static void world_draw(world *w, uint64_t seed, bool tree, mutant m)
     for (int rank = 0; rank < w->rank_count; rank++) write_program(w, rank);
 }
 
-/* Run worlds `first` .. `first + count - 1`; the first seed that fails, or 0. Its failure stays in
- * w->failure. */
+/* Run worlds `first` .. `first + count - 1`; the first seed that fails, or 0. */
 static uint64_t find_failure(world *w, uint64_t first, uint64_t count, bool tree, mutant m)
 {
     for (uint64_t seed = first; seed < first + count; seed++) {
         world_draw(w, seed, tree, m);
-        run_world(w);
-        if (w->failure[0] != '\0') return seed;
+        if (!simulation_run(w->machine, w->rank_count)) return seed;
     }
     return 0;
 }
@@ -694,7 +453,7 @@ static void assert_protocol_holds(bool tree)
     if (seed != 0) {
         fail_msg("seed %llu: %d ranks, %d slots, %d slices, %d shards: %s",
                  (unsigned long long)seed, w->rank_count, w->slot_count, w->slice_count,
-                 w->shard_count, w->failure);
+                 w->shard_count, simulation_failure(w->machine));
     }
     world_destroy(w);
 }
