@@ -429,6 +429,7 @@ TESTS = """
     test_status
     test_tensors
     test_thread
+    test_thread_pool
     test_topology
     test_tree
     test_unused
