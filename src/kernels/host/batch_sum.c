@@ -2,7 +2,7 @@
 /* batch_sum.c -- host: the sum of all rows per channel, vectorised over channels.
  *
  * A task is one shard and one block of channels: its slices are chains of vector additions that
- * stay in registers, folded by the tree in a small stack. Each shard's sums land in the scratch
+ * stay in registers, added by the tree in a small stack. Each shard's sums land in the scratch
  * memory of the calling thread, row i for leaf i; then the fold (fold_rows.h) adds rows up, and
  * writes pieces.
  *
@@ -11,18 +11,11 @@
  */
 #include <string.h>
 
+#include "kernels/host/chain_rows.h"
 #include "kernels/host/fold_rows.h"
-#include "kernels/host/host.h"
-#include LS_SIMD
+#include "kernels/host/lanes.h"
 
 enum { WORDS = 4, BLOCK = WORDS * LS_LANES };
-
-/* Slices of a shard that wait for their sibling, a block of channels each. */
-typedef struct {
-    float entry[LS_TREE_DEPTH][BLOCK];
-    int depth;
-    size_t leaves;
-} slice_tree;
 
 typedef struct {
     const ls_batch_sum_args *args;
@@ -31,51 +24,41 @@ typedef struct {
     float *sum;             /* [leaf_count][channels] */
 } batch_loop;
 
-/* out = the chain over `places` rows of x, `stride` apart, for n <= BLOCK channels. */
-static void chain(const float *x, size_t places, size_t stride, size_t n, float *out)
+/* -- a slice ----------------------------------------------------------------------------------- */
+
+/* Of BLOCK channels: a line of x is used whole while it is there. */
+static void chain_block(const float *x, size_t places, size_t stride, float *out)
 {
     const ls_vec zero = ls_vec_zero();
-    if (n == BLOCK) {
-        ls_vec sum[WORDS] = { zero, zero, zero, zero };
-        for (size_t p = 0; p < places; p++, x += stride) {
-            for (int v = 0; v < WORDS; v++) {
-                sum[v] = ls_vec_add(sum[v], ls_vec_load(x + v * LS_LANES));
-            }
+    ls_vec sum[WORDS] = { zero, zero, zero, zero };
+    for (size_t p = 0; p < places; p++, x += stride) {
+        for (int v = 0; v < WORDS; v++) {
+            sum[v] = ls_vec_add(sum[v], ls_vec_load(x + v * LS_LANES));
         }
-        for (int v = 0; v < WORDS; v++) ls_vec_store(out + v * LS_LANES, ls_vec_add(sum[v], zero));
-        return;
     }
-    for (size_t c = 0; c < n; c += LS_LANES) {
-        ls_vec sum = zero;
-        if (n - c >= LS_LANES) {
-            for (size_t p = 0; p < places; p++) {
-                sum = ls_vec_add(sum, ls_vec_load(x + p * stride + c));
-            }
-        } else {
-            for (size_t p = 0; p < places; p++) {
-                sum = ls_vec_add(sum, ls_vec_load_part(x + p * stride + c, n - c));
-            }
-        }
-        ls_vec_store(out + c, ls_vec_add(sum, zero)); /* out has room for whole words */
-    }
+    for (int v = 0; v < WORDS; v++) ls_vec_store(out + v * LS_LANES, ls_vec_add(sum[v], zero));
 }
 
-/* to = a + b; to may be either. */
-static void add(float *to, const float *a, const float *b, size_t n)
+static inline __attribute__((always_inline)) void chain_word(const float *x, size_t places,
+                                                             size_t stride, size_t lanes,
+                                                             float *out)
 {
-#pragma GCC ivdep
-    for (size_t c = 0; c < n; c++) to[c] = a[c] + b[c];
+    ls_vec sum = ls_vec_zero();
+    for (size_t p = 0; p < places; p++, x += stride) {
+        sum = ls_vec_add(sum, ls_vec_load_lanes(x, lanes));
+    }
+    ls_vec_store_lanes(out, ls_vec_add(sum, ls_vec_zero()), lanes);
 }
 
-/* As ls_tree_push_f32: the leaf is at entry[depth]. */
-static void slice_push(slice_tree *tree, size_t n)
+void LS_HOST(chain_rows)(const float *x, size_t places, size_t stride, size_t n, float *out)
 {
-    for (size_t i = tree->leaves++; i & 1; i >>= 1) {
-        tree->depth--;
-        add(tree->entry[tree->depth], tree->entry[tree->depth], tree->entry[tree->depth + 1], n);
-    }
-    tree->depth++;
+    size_t c = 0;
+    for (; c + BLOCK <= n; c += BLOCK) chain_block(x + c, places, stride, out + c);
+    for (; c + LS_LANES <= n; c += LS_LANES) chain_word(x + c, places, stride, LS_LANES, out + c);
+    if (c < n) chain_word(x + c, places, stride, n - c, out + c);
 }
+
+/* -- shards ------------------------------------------------------------------------------------ */
 
 /* Task (leaf, block): the sums of a shard, for a block of channels. */
 static void shard_sum(void *loop_, size_t task, int thread)
@@ -85,22 +68,23 @@ static void shard_sum(void *loop_, size_t task, int thread)
     const ls_batch_sum_args *args = loop->args;
     const size_t leaf = task / loop->blocks, c = task % loop->blocks * BLOCK;
     const size_t n = loop->channels - c < BLOCK ? loop->channels - c : BLOCK;
-    const size_t slice = ls_slice_rows(args->width);
+    const size_t slice = ls_slice_rows(args->width), row_floats = args->width * args->channels;
+    const size_t first = args->fold->sample[leaf] * args->height;
     const size_t end = args->fold->sample[leaf + 1] * args->height;
-    slice_tree tree;
-    tree.depth = 0;
-    tree.leaves = 0;
-    for (size_t row = args->fold->sample[leaf] * args->height; row < end; row += slice) {
-        const size_t rows = end - row < slice ? end - row : slice;
-        const float *x = args->x + row * args->width * args->channels + loop->first + c;
-        chain(x, rows * args->width, args->channels, n, tree.entry[tree.depth]);
-        slice_push(&tree, n);
+    const size_t slices = (end - first + slice - 1) / slice;
+    const float *x = args->x + first * row_floats + loop->first + c;
+    float entry[LS_TREE_DEPTH][BLOCK]; /* slices that wait for their sibling */
+    int top = -1;
+    for (size_t i = 0; i < slices; i++, x += slice * row_floats) {
+        const size_t left = end - first - i * slice, rows = left < slice ? left : slice;
+        LS_HOST(chain_rows)(x, rows * args->width, args->channels, n, entry[++top]);
+        for (int adds = ls_tree_adds_after(i, slices); adds > 0; adds--, top--) {
+            ls_add_row(entry[top], entry[top - 1], n);
+        }
     }
-    if (tree.depth == 0) memset(tree.entry[tree.depth++], 0, sizeof tree.entry[0]);
-    for (; tree.depth > 1; tree.depth--) {
-        add(tree.entry[tree.depth - 2], tree.entry[tree.depth - 2], tree.entry[tree.depth - 1], n);
-    }
-    memcpy(loop->sum + leaf * loop->channels + c, tree.entry[0], n * sizeof(float));
+    float *sum = loop->sum + leaf * loop->channels + c;
+    if (slices == 0) memset(sum, 0, n * sizeof *sum);
+    else memcpy(sum, entry[0], n * sizeof *sum);
 }
 
 ls_status LS_HOST(batch_sum)(ls_stream *stream, const ls_batch_sum_args *args)

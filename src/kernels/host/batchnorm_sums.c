@@ -8,7 +8,7 @@
  * thousandth of the work:
  *
  *     task (slice, c)    places of a slice, channels c ..  -> partial[slice][sum][c ..]
- *     tree               partial rows of a leaf            -> its first one
+ *     tree               partial rows of a leaf            -> one of them
  *
  * Statistics take two passes, the second with the mean of the first, and go through the leaves some
  * megabyte at a time, so that the second finds x in a cache. The gradient's two sums are made in
@@ -184,28 +184,11 @@ static void sum_slice(void *loop_, size_t task, int thread)
     }
 }
 
-/* a += b */
-static void add(float *a, const float *b, size_t n)
-{
-#pragma GCC ivdep
-    for (size_t c = 0; c < n; c++) a[c] += b[c];
-}
-
-/* The sums of a leaf with slices: [sums][channels], where its first slice's were. */
+/* The sums of a leaf with slices: [sums][channels], where one of its slices' were. */
 static const float *leaf_sums(const sum_loop *loop, int leaf)
 {
-    const size_t floats = loop->sums * loop->channels;
-    const size_t count = loop->slice[leaf + 1] - loop->slice[leaf];
-    float *row = loop->partial + loop->slice[leaf] * floats, *stack[LS_TREE_DEPTH];
-    int depth = 0;
-    for (size_t i = 0; i < count; i++, row += floats) {
-        stack[depth++] = row;
-        for (int adds = ls_tree_adds_after(i, count); adds > 0; adds--) {
-            depth--;
-            add(stack[depth - 1], stack[depth], floats);
-        }
-    }
-    return stack[0];
+    const size_t floats = loop->sums * loop->channels, first = loop->slice[leaf];
+    return ls_tree_rows(loop->partial + first * floats, loop->slice[leaf + 1] - first, floats);
 }
 
 /* -- rounds of leaves and channels ------------------------------------------------------------- */

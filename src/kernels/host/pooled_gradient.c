@@ -15,11 +15,11 @@
  *
  * Windows that overlap make no rows by themselves: there, one op follows the other.
  */
+#include "kernels/host/chain_rows.h"
 #include "kernels/host/fold_rows.h"
 #include "kernels/host/pool.h"
 #include "kernels/host/weight_gradient.h"
 #include "kernels/pooled.h"
-#include LS_SIMD
 
 typedef struct {
     const ls_pooled_weight_gradient_args *args;
@@ -32,25 +32,6 @@ static size_t leaf_row(const job *j, int leaf)
     return j->args->conv.fold->sample[leaf] * j->args->conv.shape.out_height;
 }
 
-/* sum = the chain over `places` rows of n. One of additions from +0 is never -0. */
-static void chain(const float *x, size_t places, size_t n, float *sum)
-{
-    for (size_t c = 0; c < n; c += LS_LANES) {
-        const size_t lanes = n - c < LS_LANES ? n - c : LS_LANES;
-        ls_vec total = ls_vec_zero();
-        if (lanes == LS_LANES) {
-            for (size_t p = 0; p < places; p++) {
-                total = ls_vec_add(total, ls_vec_load(x + p * n + c));
-            }
-        } else {
-            for (size_t p = 0; p < places; p++) {
-                total = ls_vec_add(total, ls_vec_load_part(x + p * n + c, lanes));
-            }
-        }
-        ls_vec_store_part(sum + c, total, lanes);
-    }
-}
-
 static void make_slice(const void *job_, const ls_slice_part *part, float *to)
 {
     const job *j = job_;
@@ -60,32 +41,16 @@ static void make_slice(const void *job_, const ls_slice_part *part, float *to)
                                        to + i * s->out_width * part->filters);
     }
     if (j->args->db == NULL || !part->is_first || part->rows == 0) return;
-    chain(to, part->rows * s->out_width, part->filters,
-          j->sums + (j->slice[part->leaf] + part->index) * s->filters + part->filter);
+    LS_HOST(chain_rows)(to, part->rows * s->out_width, part->filters, part->filters,
+                        j->sums + (j->slice[part->leaf] + part->index) * s->filters + part->filter);
 }
 
-/* to = a + b; to may be either. */
-static void add(float *to, const float *a, const float *b, size_t n)
-{
-#pragma GCC ivdep
-    for (size_t c = 0; c < n; c++) to[c] = a[c] + b[c];
-}
-
-/* The tree over a leaf's slices: where their sum is, NULL for no slices. */
+/* The sum of a leaf's slices; NULL: it has none. */
 static const float *leaf_sum(const job *j, int leaf)
 {
-    const size_t filters = j->args->conv.shape.filters;
-    const size_t count = j->slice[leaf + 1] - j->slice[leaf];
-    float *stack[LS_TREE_DEPTH];
-    int depth = 0;
-    for (size_t i = 0; i < count; i++) {
-        stack[depth++] = j->sums + (j->slice[leaf] + i) * filters;
-        for (int adds = ls_tree_adds_after(i, count); adds > 0; adds--) {
-            depth--;
-            add(stack[depth - 1], stack[depth - 1], stack[depth], filters);
-        }
-    }
-    return depth > 0 ? stack[0] : NULL;
+    const size_t filters = j->args->conv.shape.filters, first = j->slice[leaf];
+    const size_t count = j->slice[leaf + 1] - first;
+    return count > 0 ? ls_tree_rows(j->sums + first * filters, count, filters) : NULL;
 }
 
 /* The bias' gradient, some filters at a time. */
