@@ -92,6 +92,7 @@ SOURCES = {
         dataset_scale
         dataset_spec
         json
+        json_write
         new_file
         npy
         pipeline

@@ -1,34 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* json.c -- the strict reader and the small writer of json.h.
+/* json.c -- the strict reader of json.h; what is UTF-8.
  *
- * Not here: what the text means. The reader keeps, per open bracket, what closes it and whether an
- * element has been seen; that is all the state the grammar needs when the caller supplies the rest.
+ * The reader keeps, per open bracket, what closes it and whether an element has been seen; that is
+ * all the state the grammar needs when the caller supplies the rest. Not here: what the text means;
+ * the writer (json_write.c).
  */
 #include "io/json.h"
 
 #include <assert.h>
-#include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-void ls_number_text(double x, char out[LS_NUMBER_BYTES])
-{
-    if (!isfinite(x)) {
-        snprintf(out, LS_NUMBER_BYTES, "%s", isnan(x) ? "nan" : x > 0 ? "inf" : "-inf");
-        return;
-    }
-    if (x == floor(x) && fabs(x) < 1e15 && !(x == 0 && signbit(x))) {
-        snprintf(out, LS_NUMBER_BYTES, "%" PRId64, (int64_t)x);
-        return;
-    }
-    for (int digits = 15; digits <= 17; digits++) { /* 17 always suffice for a double */
-        snprintf(out, LS_NUMBER_BYTES, "%.*g", digits, x);
-        const double back = strtod(out, NULL);
-        if (memcmp(&back, &x, sizeof x) == 0) return;
-    }
-}
 
 size_t ls_utf8_bytes_at(const unsigned char *p, size_t byte_count)
 {
@@ -252,179 +234,4 @@ ls_status ls_json_read_end(ls_json_reader *r)
     assert(r->depth == 0);
     skip_space(r);
     return r->at == r->byte_count ? LS_OK : ls_json_expected(r, "nothing more");
-}
-
-/* -- writing --------------------------------------------------------------------------------- */
-
-enum { ROOM_MIN = 1024 }; /* most texts never grow */
-
-void ls_json_write_raw(ls_json_writer *w, const char *bytes, size_t byte_count)
-{
-    if (w->failed) return;
-    if (w->room - w->byte_count < byte_count + 1) { /* + 1: the NUL at the end */
-        const size_t want = (w->byte_count + byte_count + 1) * 2;
-        const size_t room = want < ROOM_MIN ? ROOM_MIN : want;
-        char *grown = realloc(w->text, room);
-        if (!grown) {
-            w->failed = true;
-            return;
-        }
-        w->text = grown;
-        w->room = room;
-    }
-    memcpy(w->text + w->byte_count, bytes, byte_count);
-    w->byte_count += byte_count;
-    w->text[w->byte_count] = '\0';
-}
-
-static void write_text(ls_json_writer *w, const char *text)
-{
-    ls_json_write_raw(w, text, strlen(text));
-}
-
-/* The comma before an element that is not the first. */
-static void begin_element(ls_json_writer *w)
-{
-    if (w->comma) write_text(w, ",");
-    w->comma = true;
-}
-
-/* `text` in quotes. Runs of plain characters are written at once. */
-static void write_quoted(ls_json_writer *w, const char *text)
-{
-    const unsigned char *p = (const unsigned char *)text;
-    const size_t byte_count = strlen(text);
-    size_t begin = 0, i = 0; /* plain characters not yet written: [begin, i) */
-    write_text(w, "\"");
-    while (i < byte_count) {
-        const size_t bytes = ls_utf8_bytes_at(p + i, byte_count - i);
-        if (bytes > 0 && p[i] >= 0x20 && p[i] != '"' && p[i] != '\\') {
-            i += bytes;
-            continue;
-        }
-        ls_json_write_raw(w, text + begin, i - begin);
-        char escape[8] = "\\uFFFD";
-        if (p[i] == '"' || p[i] == '\\') snprintf(escape, sizeof escape, "\\%c", p[i]);
-        else if (p[i] == '\n') snprintf(escape, sizeof escape, "\\n");
-        else if (p[i] < 0x20) snprintf(escape, sizeof escape, "\\u%04X", (unsigned)p[i]);
-        write_text(w, escape);
-        begin = ++i;
-    }
-    ls_json_write_raw(w, text + begin, i - begin);
-    write_text(w, "\"");
-}
-
-void ls_json_write_open(ls_json_writer *w, char bracket)
-{
-    begin_element(w);
-    ls_json_write_raw(w, &bracket, 1);
-    w->comma = false;
-}
-
-void ls_json_write_close(ls_json_writer *w, char bracket)
-{
-    ls_json_write_raw(w, &bracket, 1);
-    w->comma = true;
-}
-
-void ls_json_write_key(ls_json_writer *w, const char *key)
-{
-    begin_element(w);
-    write_quoted(w, key);
-    write_text(w, ":");
-    w->comma = false;
-}
-
-void ls_json_write_string(ls_json_writer *w, const char *text)
-{
-    begin_element(w);
-    write_quoted(w, text);
-}
-
-void ls_json_write_count(ls_json_writer *w, uint64_t x)
-{
-    char digits[24];
-    snprintf(digits, sizeof digits, "%" PRIu64, x);
-    begin_element(w);
-    write_text(w, digits);
-}
-
-void ls_json_write_number(ls_json_writer *w, double x)
-{
-    char digits[LS_NUMBER_BYTES] = "null";
-    if (isfinite(x)) ls_number_text(x, digits);
-    begin_element(w);
-    write_text(w, digits);
-}
-
-void ls_json_write_seconds(ls_json_writer *w, double seconds)
-{
-    char digits[48];
-    if (!(seconds >= 0 && seconds < 1e9)) {
-        ls_json_write_number(w, seconds);
-        return;
-    }
-    const uint64_t ns = (uint64_t)(seconds * 1e9 + 0.5);
-    int end = snprintf(digits, sizeof digits, "%" PRIu64 ".%09" PRIu64, ns / 1000000000,
-                       ns % 1000000000);
-    while (digits[end - 1] == '0') end--;
-    if (digits[end - 1] == '.') end--;
-    begin_element(w);
-    ls_json_write_raw(w, digits, (size_t)end);
-}
-
-void ls_json_write_flag(ls_json_writer *w, bool x)
-{
-    begin_element(w);
-    write_text(w, x ? "true" : "false");
-}
-
-void ls_json_member_string(ls_json_writer *w, const char *key, const char *text)
-{
-    ls_json_write_key(w, key);
-    ls_json_write_string(w, text);
-}
-
-void ls_json_member_count(ls_json_writer *w, const char *key, uint64_t x)
-{
-    ls_json_write_key(w, key);
-    ls_json_write_count(w, x);
-}
-
-void ls_json_member_number(ls_json_writer *w, const char *key, double x)
-{
-    ls_json_write_key(w, key);
-    ls_json_write_number(w, x);
-}
-
-void ls_json_member_flag(ls_json_writer *w, const char *key, bool x)
-{
-    ls_json_write_key(w, key);
-    ls_json_write_flag(w, x);
-}
-
-void ls_json_member_seconds(ls_json_writer *w, const char *key, double seconds)
-{
-    ls_json_write_key(w, key);
-    ls_json_write_seconds(w, seconds);
-}
-
-void ls_json_write_again(ls_json_writer *w)
-{
-    w->byte_count = 0;
-    w->comma = false;
-}
-
-ls_status ls_json_write_end(ls_json_writer *w, char **text, size_t *byte_count)
-{
-    const ls_json_writer done = *w;
-    *w = (ls_json_writer){ 0 };
-    *text = NULL;
-    if (done.failed || !done.text) {
-        free(done.text);
-        return ls_fail(LS_ERR_MEMORY, "no memory for a text of %zu bytes", done.byte_count);
-    }
-    *text = done.text;
-    if (byte_count) *byte_count = done.byte_count;
-    return LS_OK;
 }
