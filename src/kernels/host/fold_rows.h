@@ -19,8 +19,8 @@ static inline void ls_add_row(const float *left, float *to, size_t count)
     for (size_t c = 0; c < count; c++) to[c] = left[c] + to[c];
 }
 
-/* rows [slices][count], slices > 0 -> the tree's sum of them, which takes the place of the last row;
- * others are changed. */
+/* rows [slices][count], slices > 0 -> the tree's sum of them, which takes the place of the last
+ * row; others are changed. */
 static inline const float *ls_tree_rows(float *rows, size_t slices, size_t count)
 {
     const float *stack[LS_TREE_DEPTH];
