@@ -13,15 +13,26 @@
  * Fresh memory is filled with 0xFF bytes, which are NaNs as floats and large negative labels as
  * integers: an op that reads what nobody wrote does not get a convenient zero.
  *
+ * Large memory is asked to lie on huge pages, of 2 MiB. A processor keeps the places of some
+ * thousand pages at hand; of the usual 4 KiB these are less memory than a step of a small training
+ * reads, and to look one up is slow, most of all in a virtual machine. Linux makes huge pages of
+ * ordinary memory that is aligned to them and has been advised so before it is first written
+ * (madvise(2)), as far as it can and may; where it refuses, nothing changes. A page of which an
+ * allocation has but a part is not advised, so none grows. (Measured with one core of Zen 4: a step
+ * of cifar10-cnn takes 0.93 of the time at batch 64 and 0.88 at 256, one of resnet20 0.91.)
+ *
  * Nothing here uses the `implementation` pointers; a test's wrapper may have them.
  */
+#define _DEFAULT_SOURCE /* madvise */
+
 #include "device/device.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
-enum { ALIGN = 128 };
+enum { ALIGN = 128, HUGE_BYTES = 2 << 20 };
 
 /* Bytes of memory the machine has; an allocation beyond that would be promised by the kernel and
  * paid by a kill. Not POSIX but everywhere; SIZE_MAX where it is not known. */
@@ -33,13 +44,25 @@ static size_t machine_bytes(void)
     return (size_t)pages * (size_t)page_bytes;
 }
 
+/* NULL: there is no such memory. */
+static void *pages_alloc(size_t bytes)
+{
+    void *memory = NULL;
+    if (bytes < HUGE_BYTES) return posix_memalign(&memory, ALIGN, bytes) == 0 ? memory : NULL;
+    if (posix_memalign(&memory, HUGE_BYTES, bytes) != 0) return NULL;
+#ifdef MADV_HUGEPAGE
+    (void)madvise(memory, bytes / HUGE_BYTES * HUGE_BYTES, MADV_HUGEPAGE);
+#endif
+    return memory;
+}
+
 static ls_status memory_alloc(ls_device *device, size_t bytes, void **out)
 {
     const size_t in_use = atomic_load(&device->allocated_bytes);
     const size_t limit = machine_bytes();
     if (in_use <= limit && bytes <= limit - in_use) {
         const size_t rounded = (bytes + (bytes == 0) + ALIGN - 1) / ALIGN * ALIGN;
-        *out = aligned_alloc(ALIGN, rounded);
+        *out = pages_alloc(rounded);
         if (*out != NULL) {
             memset(*out, 0xFF, rounded);
             return LS_OK;

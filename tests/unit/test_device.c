@@ -6,6 +6,7 @@
  */
 #include "support/test.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <sched.h>
 #include <stdio.h>
@@ -74,6 +75,45 @@ static void test_memory_is_aligned_and_filled_with_nans(void **state)
     assert_int_equal((uintptr_t)pinned % 128, 0);
     ls_pinned_release(device, pinned);
     ls_pinned_release(device, NULL);
+    ls_device_close(device);
+}
+
+/* What Linux says of the mapping that holds `address`, in "VmFlags" of /proc/self/smaps: "" if it
+ * says nothing. */
+static void read_flags(uintptr_t address, char flags[200])
+{
+    char line[400];
+    bool inside = false;
+    flags[0] = '\0';
+    FILE *maps = fopen("/proc/self/smaps", "r");
+    if (maps == NULL) return;
+    while (fgets(line, sizeof line, maps) != NULL) {
+        uintptr_t begin, end;
+        if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " ", &begin, &end) == 2) {
+            inside = begin <= address && address < end;
+        }
+        if (inside && sscanf(line, "VmFlags: %199[^\n]", flags) == 1) break;
+    }
+    fclose(maps);
+}
+
+static void test_large_memory_begins_on_a_huge_page_and_is_advised_to_be_such(void **state)
+{
+    (void)state;
+    enum { HUGE_BYTES = 2 << 20 };
+    ls_device *device = open_host(0);
+    for (size_t bytes = HUGE_BYTES; bytes <= 3 * HUGE_BYTES; bytes += HUGE_BYTES / 2) {
+        float *memory = alloc(device, bytes);
+        assert_int_equal((uintptr_t)memory % HUGE_BYTES, 0);
+        for (size_t k = 0; k < bytes / sizeof *memory; k++) assert_true(isnan(memory[k]));
+        char flags[200];
+        const size_t whole = bytes / HUGE_BYTES * HUGE_BYTES;
+        read_flags((uintptr_t)memory + whole - 1, flags);
+        if (flags[0] != '\0' && access("/sys/kernel/mm/transparent_hugepage", F_OK) == 0) {
+            assert_non_null(strstr(flags, "hg"));
+        }
+        ls_device_release(device, memory);
+    }
     ls_device_close(device);
 }
 
@@ -565,6 +605,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_host_device_says_what_it_is),
         cmocka_unit_test(test_memory_is_aligned_and_filled_with_nans),
+        cmocka_unit_test(test_large_memory_begins_on_a_huge_page_and_is_advised_to_be_such),
         cmocka_unit_test(test_a_device_counts_its_bytes_and_their_peak),
         cmocka_unit_test(test_more_memory_than_there_is_is_refused_with_both_numbers),
         cmocka_unit_test(test_copies_move_bytes_and_zero_bytes_need_no_memory),
