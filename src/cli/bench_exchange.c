@@ -3,7 +3,6 @@
 #include "cli/bench_exchange.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli/bench.h"
 #include "cli/console.h"

@@ -15,7 +15,6 @@
 #ifndef LS_CLI_BENCH_EXCHANGE_H
 #define LS_CLI_BENCH_EXCHANGE_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* devices.c -- `lockstep devices`: what this machine has, and what replicas would run on. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "cli/options.h"

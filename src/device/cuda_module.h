@@ -7,7 +7,6 @@
 #define LS_DEVICE_CUDA_MODULE_H
 
 #include <assert.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "device/cuda_driver.h"

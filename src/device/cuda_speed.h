@@ -6,8 +6,6 @@
 #ifndef LS_DEVICE_CUDA_SPEED_H
 #define LS_DEVICE_CUDA_SPEED_H
 
-#include <stddef.h>
-
 #include "device/cuda.h"
 #include "device/device.h"
 

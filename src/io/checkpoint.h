@@ -22,9 +22,7 @@
 #ifndef LS_IO_CHECKPOINT_H
 #define LS_IO_CHECKPOINT_H
 
-#include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 #include "io/new_file.h"
 #include "status.h"

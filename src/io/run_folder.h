@@ -18,7 +18,6 @@
 #define LS_IO_RUN_FOLDER_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "io/run_log.h"

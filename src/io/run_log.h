@@ -11,7 +11,6 @@
 #define LS_IO_RUN_LOG_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "io/json.h"

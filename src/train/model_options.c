@@ -15,7 +15,6 @@
 
 #include <float.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 const ls_model_options ls_model_default_options = {

@@ -90,8 +90,8 @@ static ls_status take_statistics(ls_replica *r, const ls_layer *layer,
                       r->moved + model->statistic[layer->variance].begin);
 }
 
-/* The merged row of a pass that is repeated, which may not be the last one; all rows are here yet.
- * Nothing moves but memory that the backward pass writes anew. */
+/* The merged row of a pass that is repeated, which may not be the last one; all rows are still
+ * here. Nothing moves but memory that the backward pass writes anew. */
 static ls_status retake_statistics(ls_replica *r, const ls_layer *layer,
                                    const ls_batchnorm_rows *kept, const ls_pass_input *input)
 {

@@ -6,7 +6,6 @@
  * (epochs, steps, until). Anything else must equal what is stored, or it is an error that shows
  * both values: the way to train on with other settings is a new run with --init.
  */
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -15,7 +15,6 @@
 #define TEST_SUPPORT_FAULTY_DEVICE_H
 
 #include <stdatomic.h>
-#include <stdbool.h>
 
 #include "device/device.h"
 

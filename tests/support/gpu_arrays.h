@@ -9,7 +9,6 @@
 #ifndef TEST_SUPPORT_GPU_ARRAYS_H
 #define TEST_SUPPORT_GPU_ARRAYS_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "device/device.h"

@@ -7,7 +7,6 @@
 #ifndef TEST_SUPPORT_NETWORK_H
 #define TEST_SUPPORT_NETWORK_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -4,8 +4,6 @@
  */
 #include "support/test.h"
 
-#include <stdio.h>
-
 #include "support/ranks.h"
 #include "support/reduction.h"
 

@@ -4,8 +4,6 @@
  */
 #include "support/test.h"
 
-#include <stdio.h>
-
 #include "support/convolution.h"
 
 static size_t between(naive_random *n, size_t low, size_t high)

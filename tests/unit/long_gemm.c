@@ -2,8 +2,6 @@
 /* long_gemm.c -- thousands of random products on every machine, bit for bit. */
 #include "support/test.h"
 
-#include <stdio.h>
-
 #include "support/product.h"
 
 /* Mostly small, now and then large: 1 .. 2^bits. */

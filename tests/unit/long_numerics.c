@@ -10,7 +10,6 @@
  * is compiled here for the baseline processor.
  */
 #include <math.h>
-#include <stdio.h>
 
 #include "support/machines.h"
 #include "support/naive.h"

@@ -6,7 +6,6 @@
  * shows.)
  */
 #include <math.h>
-#include <stdio.h>
 
 #include "support/machines.h"
 #include "support/naive.h"

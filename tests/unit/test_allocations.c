@@ -10,7 +10,6 @@
 #include "support/test.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
 
 #include "support/training.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* test_arena.c -- finishing the gradient, the update and the norms, tensor by tensor. */
 #include <math.h>
-#include <stdio.h>
 
 #include "support/machines.h"
 #include "support/naive.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* test_batch_sum.c -- bias gradients: the canonical bits on every machine, for every fold. */
 #include <math.h>
-#include <stdio.h>
 
 #include "kernels/fold.h"
 #include "support/machines.h"

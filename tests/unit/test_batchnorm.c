@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* test_batchnorm.c -- batch normalisation: known values, its gradients, one result everywhere. */
 #include <math.h>
-#include <stdio.h>
 
 #include "support/machines.h"
 #include "support/naive.h"

@@ -2,9 +2,6 @@
 /* test_config.c -- every option from text and back, and what is said about a wrong one. */
 #include "support/test.h"
 
-#include <math.h>
-#include <stdio.h>
-
 #include "train/config.h"
 
 static ls_config config_with(const char *name, const char *text)

@@ -4,7 +4,6 @@
 #include "io/csv.h"
 
 #include <math.h>
-#include <stdio.h>
 
 #include "support/data_folder.h"
 #include "support/test.h"

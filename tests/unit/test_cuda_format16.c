@@ -5,8 +5,6 @@
  */
 #include "support/test.h"
 
-#include <stdio.h>
-
 #include "kernels/reference/reference.h"
 #include "numerics.h"
 #include "support/fresh_process.h"

@@ -6,8 +6,6 @@
  */
 #include "support/test.h"
 
-#include <stdio.h>
-
 #include "kernels/reference/reference.h"
 #include "support/fresh_process.h"
 #include "support/gpu_arrays.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* test_decode.c -- a byte becomes what its channel's table has, on every machine. */
-#include <stdio.h>
 
 #include "support/machines.h"
 #include "support/naive.h"

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* test_dropout.c -- what is kept depends on the element's address alone. */
-#include <math.h>
-#include <stdio.h>
 
 #include "philox.h"
 #include "support/machines.h"

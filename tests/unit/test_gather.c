@@ -3,8 +3,6 @@
  */
 #include "support/test.h"
 
-#include <stdio.h>
-
 #include "support/reduction.h"
 
 static void assert_bodies(const reduction_settings *settings, size_t count, reduction_body *body)

@@ -9,7 +9,6 @@
 #include "support/test.h"
 
 #include <math.h>
-#include <stdio.h>
 
 #include "support/training.h"
 

@@ -7,7 +7,6 @@
  * float gradient must agree to what float chains of that length lose.
  */
 #include <math.h>
-#include <stdio.h>
 
 #include "philox.h"
 #include "support/machines.h"

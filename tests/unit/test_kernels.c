@@ -4,8 +4,6 @@
 
 #include "kernels/kernels.h"
 
-#include <stdio.h>
-
 #include "kernels/host/host.h"
 #include "support/machines.h"
 #include "support/test.h"

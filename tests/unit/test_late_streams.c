@@ -9,8 +9,6 @@
  */
 #include "support/test.h"
 
-#include <stdio.h>
-
 #include "collectives/all_reduce.h"
 #include "support/late_device.h"
 #include "support/ranks.h"

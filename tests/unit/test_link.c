@@ -2,8 +2,6 @@
 /* test_link.c -- transfers over one link, of each kind, one at a time and many in flight. */
 #include "support/test.h"
 
-#include <stdio.h>
-
 #include "collectives/link.h"
 #include "device/topology.h"
 #include "support/faulty_device.h"

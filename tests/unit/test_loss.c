@@ -2,7 +2,6 @@
 /* test_loss.c -- softmax and sigmoid cross-entropy, squared and absolute error: right, and the same
  * on every machine. */
 #include <math.h>
-#include <stdio.h>
 
 #include "support/machines.h"
 #include "support/naive.h"

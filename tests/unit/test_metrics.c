@@ -3,7 +3,6 @@
 #include "train/metrics.h"
 
 #include <math.h>
-#include <stdio.h>
 
 #include "kernels/reference/reference.h"
 #include "support/test.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* test_npy.c -- NumPy arrays: shapes and types that are read, and headers that are refused. */
 #include <math.h>
-#include <stdio.h>
 
 #include "support/data_folder.h"
 #include "support/test.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* test_numerics.c -- the shared arithmetic against its definitions and against libm in double. */
 #include <math.h>
-#include <stdio.h>
 
 #include "numerics.h"
 #include "support/naive.h"

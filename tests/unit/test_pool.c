@@ -2,7 +2,6 @@
 /* test_pool.c -- max and average pooling and their gradients: selects, order of sums, every kind of
  * window. */
 #include <math.h>
-#include <stdio.h>
 
 #include "support/machines.h"
 #include "support/naive.h"

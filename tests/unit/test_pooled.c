@@ -2,7 +2,6 @@
 /* test_pooled.c -- a convolution under a max pooling, and the gradients of its parameters: the bits
  * of the ops one after the other, on every machine, for every fold.
  */
-#include <stdio.h>
 
 #include "support/convolution.h"
 #include "support/machines.h"

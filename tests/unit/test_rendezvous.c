@@ -3,7 +3,6 @@
  */
 #include "support/test.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "collectives/comm.h"

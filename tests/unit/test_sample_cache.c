@@ -4,7 +4,6 @@
 #include "io/sample_cache.h"
 
 #include <pthread.h>
-#include <stdlib.h>
 
 #include "support/test.h"
 

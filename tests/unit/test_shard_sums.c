@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* test_shard_sums.c -- what a shard adds to a step's numbers. */
-#include <math.h>
-#include <stdio.h>
 
 #include "support/machines.h"
 #include "support/naive.h"

@@ -3,7 +3,6 @@
  * machine the bits of a definition written down here again.
  */
 #include <math.h>
-#include <stdio.h>
 
 #include "support/machines.h"
 #include "support/naive.h"

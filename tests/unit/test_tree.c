@@ -2,8 +2,6 @@
 /* test_tree.c -- which pieces travel, exhaustively: the canonical tree comes out of every ring. */
 #include "support/test.h"
 
-#include <stdio.h>
-
 #include "collectives/ring.h"
 #include "collectives/tree.h"
 

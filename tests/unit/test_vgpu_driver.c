@@ -8,7 +8,6 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <stdio.h>
 
 /* -- the library ------------------------------------------------------------------------------- */
 

@@ -6,7 +6,6 @@
 #include "support/test.h"
 
 #include <math.h>
-#include <stdio.h>
 
 #include "support/naive.h"
 #include "support/ptx_machine.h"

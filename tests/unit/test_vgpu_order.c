@@ -8,7 +8,6 @@
 #include "support/test.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 
 #include "support/fresh_process.h"

@@ -3,8 +3,6 @@
  */
 #include "support/test.h"
 
-#include <stdio.h>
-
 #include "support/conformance.h"
 #include "support/ptx_machine.h"
 #include "vgpu/ptx_rows.h"

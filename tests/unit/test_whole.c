@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* test_whole.c -- digest, finite test and merge of whole buffers. */
 #include <math.h>
-#include <stdio.h>
 
 #include "support/machines.h"
 #include "support/naive.h"

@@ -14,7 +14,6 @@
  */
 #include "driver_order.h"
 
-#include <assert.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

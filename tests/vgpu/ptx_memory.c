@@ -15,7 +15,6 @@
  * Thread rule: called by several runners at a time. Shadow bytes of strong accesses are atomic;
  * those of weak ones are plain, as the data is, so that a thread sanitizer sees through.
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "ptx_machine.h"
