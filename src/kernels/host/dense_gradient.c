@@ -41,7 +41,9 @@
  * Neither operand is copied as a rule: x is read a word of each place at a time, for all rows of
  * tiles, while it lies in the first level cache. Where x's rows evict each other from it, where
  * they are more than it has room for, where many tiles would read words that cross lines, and where
- * a word is not a whole one, the words of all places are copied to scratch memory first.
+ * a word is not a whole one, the words of all places are copied to scratch memory first. While a
+ * column of tiles is computed, the words of the next one are fetched; a tile of dw itself, which
+ * is first touched when it is stored, is asked for when its multiplications begin.
  *
  * Threads share the rows and columns of dw.
  */
@@ -59,8 +61,9 @@ _Static_assert(LS_TILE_COLUMNS % COLUMNS == 0, "what threads share is whole tile
 enum { ALIAS_BYTES = 2048 };
 /* Places up to which a word of each, a line of the first level cache, fills at most that cache. */
 enum { PLACES_IN_PLACE = 512 };
-/* Tiles of rows from which on a copy is worth its cost where words cross lines. */
-enum { TILES_PER_COPY = 4 };
+/* Tiles of rows from which on it is worth its cost to copy words that cross lines, and to ask for
+ * those of the next column of tiles. */
+enum { MANY_TILES = 4 };
 
 /* Scratch memory: the stack of temporary slots, a tile each, then the copy of x. */
 enum { SLOT_FLOATS = LS_TREE_ROWS * COLUMNS, STACK_FLOATS = LS_FOLD_MERGE_MAX * SLOT_FLOATS };
@@ -196,6 +199,7 @@ INLINE void finish(const tile *t, const node *n, ls_vec acc[][LS_TREE_VECTORS], 
 INLINE void run_nodes(const tile *t, int rows)
 {
     const node *end = t->job->node + t->job->node_count;
+    for (int r = 0; r < rows; r++) __builtin_prefetch(t->dw + (size_t)r * t->job->columns, 1);
     for (const node *n = t->job->node; n < end; n++) {
         ls_vec acc[LS_TREE_ROWS][LS_TREE_VECTORS];
         if (LS_TREE_HEIGHT >= 3 && n->height == 3) sum_3(t, n->first, acc, rows);
@@ -236,6 +240,19 @@ static void lay_out(const job *j, size_t column, float *copy, tile *t)
     }
 }
 
+/* Ask for part i of n of the words of x that lie right of a column of tiles, in the second level
+ * cache: the first has none to spare. A line of every place is no pattern that the processor would
+ * follow by itself. (Inline: the compiler drops calls of functions that do no more than ask.) */
+INLINE void fetch_next(const job *j, size_t column, size_t i, size_t n)
+{
+    enum { SECOND_LEVEL = 2 };
+    if (n < MANY_TILES || j->places == 0 || column + COLUMNS >= j->columns) return;
+    const float *x = j->args->x + column + COLUMNS;
+    for (size_t k = i * j->places / n; k < (i + 1) * j->places / n; k++) {
+        __builtin_prefetch(x + k * j->columns, 0, SECOND_LEVEL);
+    }
+}
+
 /* Row tiles [first, last), all of one column of tiles. */
 static void run_column(const job *j, size_t column, size_t first, size_t last, tile *t, float *copy)
 {
@@ -247,6 +264,7 @@ static void run_column(const job *j, size_t column, size_t first, size_t last, t
         const size_t rows = (i + 1) * j->filters / j->row_tiles - row;
         t->a = j->places == 0 ? copy : a->dy + row; /* without places dy may be NULL */
         t->dw = a->dw + row * j->columns + column;
+        fetch_next(j, column, i - first, last - first);
         run_rows[rows - 1](t);
     }
 }
@@ -309,7 +327,7 @@ void LS_HOST(dense_gradient)(ls_pool *pool, const ls_conv_weight_gradient_args *
     j.places = s->samples * s->out_height * s->out_width;
     j.row_tiles = ceil_div(j.filters, LS_TREE_ROWS);
     j.copies = j.columns * sizeof(float) % ALIAS_BYTES == 0 || j.places > PLACES_IN_PLACE
-               || (j.columns % LS_LANES != 0 && j.row_tiles >= TILES_PER_COPY);
+               || (j.columns % LS_LANES != 0 && j.row_tiles >= MANY_TILES);
     list_nodes(&j);
     const size_t column_tiles = ceil_div(j.columns, LS_TILE_COLUMNS);
     const ls_split_problem problem = {
