@@ -94,7 +94,7 @@ bool ls_cuda_driver_load(const char *name, ls_cuda_driver *out, char *why, size_
     return is_new_enough(library, out, why, why_bytes) && find_all(library, out, why, why_bytes);
 }
 
-bool ls_cuda_driver_init(const ls_cuda_driver *driver, char *why, size_t why_bytes)
+static bool initialise(const ls_cuda_driver *driver, char *why, size_t why_bytes)
 {
     const CUresult result = driver->init(0);
     if (result == CUDA_SUCCESS) return true;
@@ -117,7 +117,7 @@ static void load_once(void)
 
 static void init_once(void)
 {
-    found.usable = found.loaded && ls_cuda_driver_init(&found.driver, found.why, WHY_BYTES);
+    found.usable = found.loaded && initialise(&found.driver, found.why, WHY_BYTES);
 }
 
 static pthread_once_t load_control = PTHREAD_ONCE_INIT, init_control = PTHREAD_ONCE_INIT;
@@ -150,7 +150,8 @@ const char *ls_cuda_result_text(const ls_cuda_driver *driver, CUresult result,
     return text;
 }
 
-bool ls_cuda_is_sticky(CUresult result)
+/* Has the context of the call that gave `result` become useless for good? */
+static bool is_sticky(CUresult result)
 {
     switch (result) {
     case CUDA_ERROR_ECC_UNCORRECTABLE:
@@ -180,6 +181,6 @@ ls_status ls_cuda_check_at(const char *file, int line, const ls_cuda_driver *dri
     const ls_status status = result == CUDA_ERROR_OUT_OF_MEMORY ? LS_ERR_MEMORY : LS_ERR_DEVICE;
     return ls_fail_at(file, line, status, "%s: %s failed while %s: %s%s", device,
                       ls_cuda_entry_name[entry], doing, ls_cuda_result_text(driver, result, text),
-                      ls_cuda_is_sticky(result)
+                      is_sticky(result)
                           ? "; the cause may be a kernel or copy that was enqueued earlier" : "");
 }

@@ -95,10 +95,9 @@ const ls_cuda_driver *ls_cuda_driver_open(const char **why);
 /* Is there a driver that is new enough? Loads it but does not initialise it. */
 bool ls_cuda_driver_is_there(void);
 
-/* The two halves of it, for a library of any name. On failure `why` says why, with both version
- * numbers where the driver is too old. The library stays loaded. */
+/* Its first half, for a library of any name: not yet initialised. On failure `why` says why, with
+ * both version numbers where the driver is too old. The library stays loaded. */
 bool ls_cuda_driver_load(const char *library, ls_cuda_driver *out, char *why, size_t why_bytes);
-bool ls_cuda_driver_init(const ls_cuda_driver *driver, char *why, size_t why_bytes);
 
 /* -- errors ------------------------------------------------------------------------------------ */
 
@@ -117,8 +116,5 @@ LS_MUST_USE ls_status ls_cuda_check_at(const char *file, int line, const ls_cuda
 enum { LS_CUDA_MEANING_BYTES = 600, LS_CUDA_RESULT_BYTES = LS_CUDA_MEANING_BYTES + 100 };
 const char *ls_cuda_result_text(const ls_cuda_driver *driver, CUresult result,
                                 char text[LS_CUDA_RESULT_BYTES]);
-
-/* Has the context of the call that gave `result` become useless for good? Pure. */
-bool ls_cuda_is_sticky(CUresult result);
 
 #endif

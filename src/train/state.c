@@ -40,6 +40,7 @@ static void describe_tensor(ls_saved_tensor *out, const char *prefix, const ls_p
     memcpy(out->shape, parameter->shape, sizeof parameter->shape);
 }
 
+enum { ARENAS_MAX = 2 + LS_SLOT_MAX, PREFIX_BYTES = 32 };
 static const char average_prefix[] = "optimizer/ema";
 
 int ls_state_arena_count(const ls_config *config)
@@ -47,13 +48,14 @@ int ls_state_arena_count(const ls_config *config)
     return 1 + ls_optimizer_slot_count(config->optimizer) + (config->ema > 0);
 }
 
-void ls_state_arena_prefix(const ls_config *config, int arena, char out[LS_PREFIX_BYTES])
+/* What the names of the arena's tensors begin with: "weights", "optimizer/m" ... */
+static void arena_prefix(const ls_config *config, int arena, char out[PREFIX_BYTES])
 {
-    if (arena == 0) snprintf(out, LS_PREFIX_BYTES, "weights");
+    if (arena == 0) snprintf(out, PREFIX_BYTES, "weights");
     else if (arena > ls_optimizer_slot_count(config->optimizer))
-        snprintf(out, LS_PREFIX_BYTES, "%s", average_prefix);
+        snprintf(out, PREFIX_BYTES, "%s", average_prefix);
     else
-        snprintf(out, LS_PREFIX_BYTES, "optimizer/%s",
+        snprintf(out, PREFIX_BYTES, "optimizer/%s",
                  ls_optimizer_slot_name(config->optimizer, arena - 1));
 }
 
@@ -67,9 +69,9 @@ static ls_status list_tensors(const ls_run_state *state, ls_saved_tensor **out, 
     if (!*out) return ls_fail(LS_ERR_MEMORY, "no memory for a list of %d tensors", *count);
     ls_saved_tensor *tensor = *out;
     for (int a = 0; a < arenas; a++) {
-        char prefix[LS_PREFIX_BYTES];
+        char prefix[PREFIX_BYTES];
         const float *arena = state->arenas + (size_t)a * model->arena_floats;
-        ls_state_arena_prefix(state->config, a, prefix);
+        arena_prefix(state->config, a, prefix);
         for (int p = 0; p < model->parameter_count; p++)
             describe_tensor(tensor++, prefix, &model->parameter[p], arena);
     }
@@ -144,7 +146,7 @@ static void add_name(name_list *list, const char *format, const char *name, cons
 
 /* The tensors of one arena: `count` of `tensor`, saved under `prefix`. */
 typedef struct {
-    char prefix[LS_PREFIX_BYTES];
+    char prefix[PREFIX_BYTES];
     const ls_parameter *tensor;
     int count;
     float *arena;
@@ -232,14 +234,14 @@ ls_status ls_run_state_load(const ls_checkpoint *checkpoint, const char *path,
                             float *statistics)
 {
     name_list bad = { .used = 0 };
-    arena_group group[1 + LS_STATE_ARENAS_MAX] = {
+    arena_group group[1 + ARENAS_MAX] = {
         { "statistics", model->statistic, model->statistic_count, statistics },
     };
     const int count = ls_state_arena_count(config);
     for (int a = 0; a < count; a++) {
         group[1 + a] = (arena_group){ "", model->parameter, model->parameter_count,
                                       arenas + (size_t)a * model->arena_floats };
-        ls_state_arena_prefix(config, a, group[1 + a].prefix);
+        arena_prefix(config, a, group[1 + a].prefix);
     }
     for (int g = 0; g <= count; g++) load_arena(checkpoint, &group[g], &bad);
     find_extra(checkpoint, "", group, 1 + count, &bad);
@@ -255,9 +257,9 @@ ls_status ls_run_weights_load(const ls_checkpoint *checkpoint, const char *path,
         { "", model->parameter, model->parameter_count, weights },
         { "statistics", model->statistic, model->statistic_count, statistics },
     };
-    snprintf(group[0].prefix, LS_PREFIX_BYTES, "%s", averaged ? average_prefix : "weights");
+    snprintf(group[0].prefix, PREFIX_BYTES, "%s", averaged ? average_prefix : "weights");
     for (int g = 0; g < 2; g++) {
-        char begin[LS_PREFIX_BYTES + 1];
+        char begin[PREFIX_BYTES + 1];
         snprintf(begin, sizeof begin, "%.30s/", group[g].prefix);
         load_arena(checkpoint, &group[g], &bad);
         find_extra(checkpoint, begin, group, 2, &bad);

@@ -49,10 +49,8 @@ typedef struct {
 } ls_progress;
 
 /* The arenas of a run's state, in the order of its tensors: weights, the optimizer's slots, the
- * average of the weights. Prefixes are "weights", "optimizer/m" ... Pure. */
-enum { LS_STATE_ARENAS_MAX = 2 + LS_SLOT_MAX, LS_PREFIX_BYTES = 32 };
+ * average of the weights. Pure. */
 int ls_state_arena_count(const ls_config *config);
-void ls_state_arena_prefix(const ls_config *config, int arena, char out[LS_PREFIX_BYTES]);
 
 /* Everything of a run that is saved. All borrowed. */
 typedef struct {

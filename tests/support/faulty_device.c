@@ -188,7 +188,8 @@ static const ls_device_ops faulty_ops = {
     .close = faulty_close,
 };
 
-ls_status faulty_device_wrap(ls_device *device, fault *f)
+/* Replace the ops of an open host device. */
+static ls_status wrap(ls_device *device, fault *f)
 {
     assert(device->kind == LS_DEVICE_HOST && device->implementation == NULL);
     wrapper *w = malloc(sizeof *w);
@@ -204,7 +205,7 @@ ls_status faulty_device_open(int ordinal, int thread_count, atomic_ulong *progre
                              ls_device **out)
 {
     LS_TRY(ls_device_open_host(ordinal, thread_count, false, progress, out));
-    const ls_status status = faulty_device_wrap(*out, f);
+    const ls_status status = wrap(*out, f);
     if (status == LS_OK) return LS_OK;
     ls_device_close(*out);
     *out = NULL;

@@ -41,10 +41,7 @@ typedef struct {
     atomic_bool released;  /* set by the test: let go of what is blocked or stalled */
 } fault;
 
-/* Replace the ops of an open host device. `f`: borrowed until the device is closed, or NULL. */
-LS_MUST_USE ls_status faulty_device_wrap(ls_device *device, fault *f);
-
-/* Open and wrap in one. */
+/* A host device whose ops fail as `f` says: borrowed until the device is closed, or NULL. */
 LS_MUST_USE ls_status faulty_device_open(int ordinal, int thread_count, atomic_ulong *progress,
                                          fault *f, ls_device **out);
 

@@ -151,14 +151,3 @@ float naive_shard_sum(const float *x, size_t rows, size_t width, size_t channels
     for (size_t place = 0; place < rows * width; place++) sum += x[place * channels + c];
     return sum + 0.0f;
 }
-
-double naive_softmax(const float *logits, size_t classes, size_t label, double *derivative)
-{
-    double largest = (double)logits[0], sum = 0.0;
-    for (size_t i = 1; i < classes; i++) largest = fmax(largest, (double)logits[i]);
-    for (size_t i = 0; i < classes; i++) sum += exp((double)logits[i] - largest);
-    for (size_t i = 0; derivative && i < classes; i++) {
-        derivative[i] = exp((double)logits[i] - largest) / sum - (i == label ? 1.0 : 0.0);
-    }
-    return log(sum) - ((double)logits[label] - largest);
-}

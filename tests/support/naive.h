@@ -54,9 +54,4 @@ double naive_flat_f64(const float *x, const float *y, size_t count);
 /* The sum of a shard's rows of channel c: x [rows, width, channels], slices as numerics.md 2.2. */
 float naive_shard_sum(const float *x, size_t rows, size_t width, size_t channels, size_t c);
 
-/* -- ops in double ----------------------------------------------------------------------------- */
-
-/* Loss of a softmax row, and its derivatives by the logits (or NULL). */
-double naive_softmax(const float *logits, size_t classes, size_t label, double *derivative);
-
 #endif

@@ -14,7 +14,7 @@
 
 /* -- what must come out ----------------------------------------------------------------------- */
 
-float shard_value(uint64_t seed, int shard, size_t i)
+static float shard_value(uint64_t seed, int shard, size_t i)
 {
     uint64_t x = seed + (uint64_t)i * 64 + (uint64_t)shard + 1; /* splitmix64 */
     x *= UINT64_C(0x9e3779b97f4a7c15);

@@ -70,7 +70,6 @@ typedef struct {
 ls_status reduction_open(reduction *r, const reduction_settings *settings);
 void reduction_close(reduction *r);
 
-float shard_value(uint64_t seed, int shard, size_t i);
 /* Compute r->want for r->count and r->seed. */
 void reduction_expect(reduction *r);
 
