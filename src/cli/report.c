@@ -270,6 +270,22 @@ static void report_digest(FILE *out, const char *group, const char *sha256)
     fprintf(out, "sha256 %s\n", sha256);
 }
 
+/* "3 epochs, 69 steps"; "3 epochs and 5 of 23 steps, 74 steps in all"; "5 of an epoch's 23 steps".
+ */
+static void report_done(FILE *out, const ls_train_result *result)
+{
+    const uint64_t epochs = result->epochs, begun = result->step_of_epoch;
+    const uint64_t whole = result->steps_per_epoch;
+    if (begun > 0 && epochs == 0) {
+        fprintf(out, "%" PRIu64 " of an epoch's %" PRIu64 " steps\n", begun, whole);
+        return;
+    }
+    fprintf(out, "%" PRIu64 " epoch%s", epochs, epochs == 1 ? "" : "s");
+    if (begun > 0) fprintf(out, " and %" PRIu64 " of %" PRIu64 " steps", begun, whole);
+    fprintf(out, ", %" PRIu64 " step%s%s\n", result->steps, result->steps == 1 ? "" : "s",
+            begun > 0 ? " in all" : "");
+}
+
 void ls_report_result(FILE *out, const char *program, const ls_config *config,
                       const ls_train_result *result)
 {
@@ -278,8 +294,8 @@ void ls_report_result(FILE *out, const char *program, const ls_config *config,
                       : result->stopped_early   ? "stopped by --early-stop"
                       : result->reached_until   ? "reached what --until asked for"
                                                 : "done";
-    fprintf(out, "%s: %" PRIu64 " epoch%s, %" PRIu64 " step%s\n", end, result->epochs,
-            result->epochs == 1 ? "" : "s", result->steps, result->steps == 1 ? "" : "s");
+    fprintf(out, "%s: ", end);
+    report_done(out, result);
     report_line(out, "last", &result->last);
     report_line(out, "best", &result->best);
     begin_row(out, "speed");

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* compare.c -- the replicas compare the digests of what they have; a difference is named.
  *
+ * And whether their step failed: all decide that from numbers that they have alike, so where one
+ * finds its update not finite and another does not, a weight or an optimizer slot of one has gone
+ * bad. It may have gone back to its copy by then (guard.h), so its weights would not tell.
+ *
  * A digest covers weights and moving statistics (ls_replica_digest). Where digests differ, every
  * rank copies both to the host, and rank 0 looks for the first element in which a rank differs from
  * the majority. The digest alone costs a few bytes per rank and step; the copies are made only when
@@ -72,17 +76,30 @@ static ls_status find_divergence(ls_rank *k, const uint64_t *digest)
     return ls_barrier_wait(run->group, k->rank, "the report of diverged weights");
 }
 
+/* What a rank lays open at the end of a step. */
+typedef struct {
+    uint64_t digest, stop, failed;
+} vote;
+
+static ls_status compare_failures(const vote *all, int world_size)
+{
+    int bad = 0, good = 0;
+    while (bad < world_size && !all[bad].failed) bad++;
+    while (good < world_size && all[good].failed) good++;
+    if (bad == world_size || good == world_size) return LS_OK;
+    return ls_fail(LS_ERR_DIVERGED, "replicas diverged: the update of rank %d is not finite, that "
+                   "of rank %d is: weights or optimizer slots were not alike before it", bad, good);
+}
+
 ls_status ls_weights_compare(ls_rank *k, uint64_t digest, bool want_stop)
 {
-    typedef struct {
-        uint64_t digest, stop;
-    } vote;
-    const vote mine = { .digest = digest, .stop = want_stop };
+    const vote mine = { .digest = digest, .stop = want_stop, .failed = k->numbers.failed };
     vote all[LS_WORLD_MAX];
     uint64_t digests[LS_WORLD_MAX];
     LS_TRY(ls_group_exchange(k->run->group, k->rank, &mine, sizeof mine, all,
                              "the end of a step"));
     for (int r = 0; r < k->run->world_size; r++) digests[r] = all[r].digest;
+    LS_TRY(compare_failures(all, k->run->world_size));
     k->stop = all[0].stop != 0;
     for (int r = 1; r < k->run->world_size; r++)
         if (digests[r] != digests[0]) return find_divergence(k, digests);

@@ -338,6 +338,8 @@ static ls_status fill_result(ls_rank *k)
     memcpy(result->statistics_sha256, digests.statistics, sizeof digests.statistics);
     result->epochs = k->progress.epoch;
     result->steps = k->progress.step;
+    result->step_of_epoch = k->progress.step_of_epoch;
+    result->steps_per_epoch = run->steps_per_epoch;
     result->last = k->progress.last;
     result->best = k->progress.best;
     result->samples = k->samples;

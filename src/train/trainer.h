@@ -86,6 +86,7 @@ typedef struct {
 
 typedef struct {
     uint64_t epochs, steps;           /* done in all, earlier runs included */
+    uint64_t step_of_epoch, steps_per_epoch; /* done of the next epoch, of how many */
     ls_history_line last, best;       /* best as --monitor says; epoch 0: none */
     uint64_t samples;                 /* trained in this run */
     double seconds, samples_per_second; /* of training steps alone */

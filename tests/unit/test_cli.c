@@ -218,6 +218,17 @@ static void test_show_prints_models_their_source_and_the_ring(void **state)
     expect_text(last.out, "Ring of 3 ranks, 12 shards");
 }
 
+static void test_a_training_says_how_much_it_did(void **state)
+{
+    (void)state;
+    expect("train mlp --data digits --global-batch 64 --steps 20 --out part", 0);
+    expect_text(last.out, "done: 20 of an epoch's 23 steps\n");
+    expect("train mlp --data digits --global-batch 64 --epochs 2 --out whole", 0);
+    expect_text(last.out, "done: 2 epochs, 46 steps\n");
+    expect("train mlp --data digits --global-batch 64 --steps 24 --out more", 0);
+    expect_text(last.out, "done: 1 epoch and 1 of 23 steps, 24 steps in all\n");
+}
+
 static void test_devices_says_what_is_here_and_why_there_is_no_gpu(void **state)
 {
     (void)state;
@@ -247,6 +258,7 @@ int main(void)
         TEST_IN_FOLDER(test_a_mistake_is_one_line_on_standard_error_and_its_exit_code),
         TEST_IN_FOLDER(test_the_environment_is_checked_like_an_option),
         TEST_IN_FOLDER(test_show_prints_models_their_source_and_the_ring),
+        TEST_IN_FOLDER(test_a_training_says_how_much_it_did),
         TEST_IN_FOLDER(test_devices_says_what_is_here_and_why_there_is_no_gpu),
         TEST_IN_FOLDER(test_data_verify_says_what_is_in_the_digits),
     };

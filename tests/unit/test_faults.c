@@ -60,6 +60,13 @@ static ls_status nan_update(ls_stream *stream, const ls_update_args *args)
     return LS_OK;
 }
 
+/* An optimizer slot is bad before the chosen update. */
+static ls_status nan_slot(ls_stream *stream, const ls_update_args *args)
+{
+    if (++lie.calls == lie.bad_call) args->slot0[args->tensors->host[0].begin + 5] = NAN;
+    return lie.sound->update(stream, args);
+}
+
 /* digits-cnn has two convolutions, the second of which is pooled at once: call 7 is that of step 7.
  * Its weights go bad before it. */
 
@@ -370,6 +377,21 @@ static void test_rollback_goes_on_as_if_the_batch_had_been_left_out(void **state
     training_destroy(t);
 }
 
+/* The bad replica alone goes back, which is no difference of weights that says anything. */
+static void test_a_slot_gone_bad_in_one_replica_is_told_as_that(void **state)
+{
+    (void)state;
+    training *t = lying_create();
+    training_set(t, "nonfinite", "rollback");
+    lie.kernels.update = nan_slot;
+    lie.bad_call = 6;
+    assert_int_equal(training_run(t), LS_ERR_DIVERGED);
+    assert_int_equal(t->step_count, 5);
+    expect_in_message("step 6: replicas diverged: the update of rank 1 is not finite, that of rank "
+                      "0 is: weights or optimizer slots were not alike");
+    training_destroy(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -382,6 +404,7 @@ int main(void)
         cmocka_unit_test(test_a_value_that_is_not_finite_stops_that_step_and_is_in_no_checkpoint),
         cmocka_unit_test(test_a_weight_gone_bad_in_one_replica_is_named_with_it),
         cmocka_unit_test(test_the_layer_that_overflows_is_named_and_not_the_pooling_over_it),
+        cmocka_unit_test(test_a_slot_gone_bad_in_one_replica_is_told_as_that),
         cmocka_unit_test(test_rollback_goes_on_as_if_the_batch_had_been_left_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

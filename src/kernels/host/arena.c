@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* arena.c -- host: finishing the gradient, the optimizers' update, norms of the weights.
  *
- * These are as fast as memory. Every tensor is walked in runs of 1024 elements that stay in the
+ * These are as fast as memory. Every tensor is walked in runs of 512 elements that stay in the
  * first-level cache: one vectorised loop computes them, the next squares them into the 64 double
  * lanes of the flat sum, the next takes their digest; memory is read and written once.
  *
@@ -19,7 +19,7 @@
 #include "kernels/host/digest.h"
 #include "kernels/host/host.h"
 
-enum { RUN = 1024, GROUP = 2, SQUARE_WORDS = 8, WORD = LS_LANES / 2 };
+enum { RUN = 512, GROUP = 2, SQUARE_WORDS = 8, WORD = LS_LANES / 2 };
 
 /* What a task finds in its part of a tensor. */
 typedef struct {
