@@ -131,7 +131,6 @@ void vgpu_memory_init(void);
 vgpu_allocation *vgpu_memory_alloc(vgpu_device *device, size_t bytes);
 void vgpu_memory_free(vgpu_allocation *allocation);
 void vgpu_memory_free_all(int device); /* what a context leaves behind */
-size_t vgpu_memory_used(int device);   /* -1: pinned */
 size_t vgpu_memory_live(void);         /* allocations not freed */
 /* Is the address one that only devices can use? */
 bool vgpu_memory_is_device(uint64_t address);

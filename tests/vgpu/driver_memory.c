@@ -193,7 +193,8 @@ void vgpu_memory_free_all(int device)
     pthread_mutex_unlock(&memory_lock);
 }
 
-size_t vgpu_memory_used(int device)
+/* Of a device; -1: pinned. */
+static size_t memory_used(int device)
 {
     pthread_mutex_lock(&memory_lock);
     const size_t used = heaps[device < 0 ? HOST : device].used_bytes;
@@ -385,7 +386,7 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
     if (free_bytes == NULL || total_bytes == NULL) return vgpu_leave(CUDA_ERROR_INVALID_VALUE);
     *total_bytes = vgpu.config.memory_bytes;
     *free_bytes = *total_bytes - vgpu.config.others_bytes -
-                  vgpu_memory_used(vgpu_current()->ordinal);
+                  memory_used(vgpu_current()->ordinal);
     return vgpu_leave(CUDA_SUCCESS);
 }
 
