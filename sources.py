@@ -193,6 +193,7 @@ HOST_KERNELS = """
     decode
     dense_gradient
     dropout
+    filter_rows
     format16
     gemm
     in_place
@@ -210,7 +211,6 @@ HOST_KERNELS = """
     weight_plan
     weight_slice
     whole
-    windows
 """.split()
 
 # A build links one of these: what chooses at run time, and the sets of kernels it chooses among.

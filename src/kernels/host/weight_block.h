@@ -26,7 +26,7 @@ typedef enum {
     LS_FROM_ROWS,    /* they are the rows of x: a run has any number of places */
     LS_FROM_TAPS,    /* of x, a run per output row */
     LS_FROM_PATCHES, /* copied */
-    LS_FROM_WINDOWS  /* dy: the block is transposed */
+    LS_FROM_GRADIENT /* dy: the block is transposed (filter_rows.h) */
 } ls_weight_source;
 
 typedef struct {
@@ -90,7 +90,7 @@ static inline size_t ls_weight_filters(const ls_weight_job *j, const ls_weight_b
                                        size_t *first)
 {
     *first = b->first_row;
-    if (j->source != LS_FROM_WINDOWS) return b->rows;
+    if (j->source != LS_FROM_GRADIENT) return b->rows;
     *first = b->first_panel * j->panel_columns;
     const size_t most = b->panels * j->panel_columns, left = j->args->shape.filters - *first;
     return left < most ? left : most;

@@ -32,7 +32,7 @@ static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 static ls_weight_plane slot_plane(const ls_weight_job *j, const ls_weight_block *b, int slot)
 {
     const ls_conv_weight_gradient_args *a = j->args;
-    if (j->source == LS_FROM_WINDOWS) return ls_weight_scratch(b, 1 + j->stack_planes + slot);
+    if (j->source == LS_FROM_GRADIENT) return ls_weight_scratch(b, 1 + j->stack_planes + slot);
     if (slot >= a->fold->piece_count) {
         return ls_weight_scratch(b, 1 + j->stack_planes + slot - a->fold->piece_count);
     }
@@ -54,7 +54,7 @@ static bool end_leaf(const ls_weight_job *j, ls_weight_block *b, int leaf, ls_we
     const ls_fold *fold = j->args->fold;
     const int to = fold->store[leaf];
     if (j->leaf_sums != NULL) {
-        s->to = j->source == LS_FROM_WINDOWS
+        s->to = j->source == LS_FROM_GRADIENT
             ? slot_plane(j, b, 0)
             : (ls_weight_plane){leaf_sum(j, leaf) + b->first_row * j->columns, j->columns, true};
         return true;
@@ -137,7 +137,7 @@ static ls_weight_block block_at(const ls_weight_job *j, size_t first_row, size_t
         .panels = panels,
         .panel = scratch,
         .made = made,
-        .planes = made + ls_weight_made_places(j) * (j->source == LS_FROM_WINDOWS ? width : rows),
+        .planes = made + ls_weight_made_places(j) * (j->source == LS_FROM_GRADIENT ? width : rows),
         .plane_step = width,
         .plane_floats = rows * j->row_unit * width,
     };
@@ -145,9 +145,9 @@ static ls_weight_block block_at(const ls_weight_job *j, size_t first_row, size_t
 
 static void run_block(const ls_weight_job *j, ls_weight_block b)
 {
-    if (j->source == LS_FROM_WINDOWS) move_pieces(j, &b, false);
+    if (j->source == LS_FROM_GRADIENT) move_pieces(j, &b, false);
     for (int leaf = 0; leaf < j->args->fold->leaf_count; leaf++) run_leaf(j, &b, leaf);
-    if (j->source == LS_FROM_WINDOWS) move_pieces(j, &b, true);
+    if (j->source == LS_FROM_GRADIENT) move_pieces(j, &b, true);
 }
 
 /* Task: all of dw for one leaf. */
@@ -157,7 +157,7 @@ static void run_leaf_task(void *arg, size_t leaf, int thread)
     ls_weight_block b = block_at(j, 0, j->row_count, 0, j->column_tiles,
                                  ls_pool_scratch(j->pool, thread));
     run_leaf(j, &b, (int)leaf);
-    if (j->source != LS_FROM_WINDOWS) return;
+    if (j->source != LS_FROM_GRADIENT) return;
     transpose(j, &b, slot_plane(j, &b, 0), leaf_sum(j, (int)leaf), true);
 }
 

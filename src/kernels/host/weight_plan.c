@@ -11,8 +11,8 @@
  * folded one after the other.
  */
 #include "kernels/host/dense_gradient.h"
+#include "kernels/host/filter_rows.h"
 #include "kernels/host/weight_block.h"
-#include "kernels/host/windows.h"
 
 /* The largest block. */
 enum { BLOCK_ROWS = 256, BLOCK_PANELS = 256 / LS_TILE_COLUMNS };
@@ -47,7 +47,7 @@ static int stack_planes(const ls_weight_job *j)
 static size_t plane_count(const ls_weight_job *j)
 {
     const ls_fold *fold = j->args->fold;
-    const int slots = fold->slot_count - (j->source == LS_FROM_WINDOWS ? 0 : fold->piece_count);
+    const int slots = fold->slot_count - (j->source == LS_FROM_GRADIENT ? 0 : fold->piece_count);
     return (size_t)(1 + j->stack_planes + slots);
 }
 
@@ -64,11 +64,11 @@ static void choose_block(ls_weight_job *j)
 }
 
 /* A transposed block, if the shape allows it and one panel of all planes has room. */
-static bool choose_windows(ls_weight_job *j)
+static bool choose_filter_rows(ls_weight_job *j)
 {
     const ls_conv_shape *s = &j->args->shape;
-    j->source = LS_FROM_WINDOWS;
-    j->scratch_floats = LS_HOST(windows_floats)(s, j->slice_rows);
+    j->source = LS_FROM_GRADIENT;
+    j->scratch_floats = LS_HOST(filter_rows_floats)(s, j->slice_rows);
     if (j->scratch_floats == 0) return false;
     /* Threads share the filters, not the filter rows: then no slice of dy is made twice. */
     const size_t threads = (size_t)ls_pool_thread_count(j->pool);
@@ -87,7 +87,7 @@ static bool choose_windows(ls_weight_job *j)
 /* Where B comes from, how many places at a time, and the block. */
 static void choose_source(ls_weight_job *j)
 {
-    if (choose_windows(j)) return;
+    if (choose_filter_rows(j)) return;
     const ls_conv_shape *s = &j->args->shape;
     const size_t rows = min_size(s->filters, BLOCK_ROWS);
     const size_t places = min_size(STRETCH_FLOATS / rows, STRETCH_MAX);
@@ -124,7 +124,7 @@ static ls_split split_blocks(const ls_weight_job *j, size_t places)
 {
     const int threads = ls_pool_thread_count(j->pool);
     size_t row_tiles = ceil_div(j->row_count, LS_TILE_ROWS);
-    if (j->source == LS_FROM_WINDOWS && j->column_tiles < (size_t)threads) {
+    if (j->source == LS_FROM_GRADIENT && j->column_tiles < (size_t)threads) {
         row_tiles = j->row_count;
     }
     const ls_split_problem problem = {

@@ -15,15 +15,15 @@
  * also be made slice by slice (weight_gradient.h), the block's filters of it.
  *
  * With few channels and filters that fill words, a block is TRANSPOSED: rows are floats of filter
- * rows, columns are filters, and a slice is one call of windows.h.
+ * rows, columns are filters, and a slice is one call of filter_rows.h.
  *
  * The sum leaves the registers only after all that is to be added to it at this point was added, so
  * additions of the tree cost no pass of their own.
  */
+#include "kernels/host/filter_rows.h"
 #include "kernels/host/pack.h"
 #include "kernels/host/patch.h"
 #include "kernels/host/weight_block.h"
-#include "kernels/host/windows.h"
 
 /* Tiles of filters from which on a copy of a panel is worth its cost. */
 enum { TILES_PER_COPY = 11 };
@@ -205,7 +205,7 @@ static stretch take_gradient(const ls_weight_job *j, const ls_weight_block *b,
         .rows = all.depth / shape->out_width,
         .filter = first,
         .filters = filters,
-        .is_first = (j->source == LS_FROM_WINDOWS ? b->first_row : b->first_panel) == 0,
+        .is_first = (j->source == LS_FROM_GRADIENT ? b->first_row : b->first_panel) == 0,
     };
     j->make(j->context, &part, b->made);
     all.dy = b->made;
@@ -214,7 +214,8 @@ static stretch take_gradient(const ls_weight_job *j, const ls_weight_block *b,
 }
 
 /* A transposed block, whose panels are filters. */
-static void run_windows(const ls_weight_job *j, const ls_weight_block *b, const ls_weight_slice *s)
+static void run_filter_rows(const ls_weight_job *j, const ls_weight_block *b,
+                            const ls_weight_slice *s)
 {
     const ls_conv_weight_gradient_args *a = j->args;
     const size_t width = a->shape.out_width;
@@ -224,7 +225,7 @@ static void run_windows(const ls_weight_job *j, const ls_weight_block *b, const 
     }
     const stretch all = take_gradient(j, b, s);
     size_t first_filter;
-    const ls_windows windows = {
+    const ls_filter_rows rows = {
         .shape = &a->shape,
         .x = a->x,
         .first = all.place / width,
@@ -240,14 +241,14 @@ static void run_windows(const ls_weight_job *j, const ls_weight_block *b, const 
         .to = s->to.p,
         .to_step = s->to.step,
     };
-    LS_HOST(windows_run)(&windows);
+    LS_HOST(filter_rows_run)(&rows);
 }
 
 void LS_HOST(weight_slice)(const ls_weight_job *j, const ls_weight_block *b,
                            const ls_weight_slice *s)
 {
-    if (j->source == LS_FROM_WINDOWS) {
-        run_windows(j, b, s);
+    if (j->source == LS_FROM_GRADIENT) {
+        run_filter_rows(j, b, s);
         return;
     }
     const stretch all = take_gradient(j, b, s);

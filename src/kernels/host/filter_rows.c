@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* windows.c -- a weight gradient's sum over one slice where the image has few channels. See
- * windows.h.
+/* filter_rows.c -- a weight gradient's sum over one slice where the image has few channels. See
+ * filter_rows.h.
  *
  *        A, rows of the tile: floats e of filter row r          B: dy, filters beside each other
  *        place q     x[row p * stride + r][(q * stride) * C + e]     dy[p, q, f ...]
@@ -10,7 +10,7 @@
  * the image that a slice's windows see are first copied to a band of scratch memory with the
  * padding around them, once for all filter rows; +0 there adds nothing to a chain.
  */
-#include "kernels/host/windows.h"
+#include "kernels/host/filter_rows.h"
 
 #include <string.h>
 
@@ -35,7 +35,7 @@ static bool has_padding(const ls_conv_shape *s)
            || (s->out_width - 1) * s->stride_width + s->kernel_width > s->width;
 }
 
-size_t LS_HOST(windows_floats)(const ls_conv_shape *s, size_t slice_rows)
+size_t LS_HOST(filter_rows_floats)(const ls_conv_shape *s, size_t slice_rows)
 {
     const size_t filter_row = s->kernel_width * s->channels;
     if (s->channels >= LS_LANES || filter_row < FILTER_ROW_MIN || s->filters % LS_LANES != 0
@@ -62,23 +62,23 @@ static void copy_row(const ls_conv_shape *s, const float *image, size_t h, float
 }
 
 /* A run for each output row; `a` from the band or from x. */
-static void list_runs(const ls_windows *w, bool in_band, ls_tile_run *run)
+static void list_runs(const ls_filter_rows *job, bool in_band, ls_tile_run *run)
 {
-    const ls_conv_shape *s = w->shape;
+    const ls_conv_shape *s = job->shape;
     const size_t image_row = s->width * s->channels, row = band_row(s);
-    size_t n = w->first / s->out_height, p = w->first % s->out_height, rows = 0, next = 0;
-    for (size_t i = 0; i < w->count; i++) {
+    size_t n = job->first / s->out_height, p = job->first % s->out_height, rows = 0, next = 0;
+    for (size_t i = 0; i < job->count; i++) {
         size_t a = (n * s->height + p * s->stride_height) * image_row;
         if (in_band) { /* the rows that the previous output row did not bring */
             const size_t top = p * s->stride_height;
             if (i == 0 || p == 0 || next < top) next = top;
             for (; next < top + s->kernel_height; next++) {
-                copy_row(s, w->x + n * s->height * image_row, next - s->pad_top,
-                         w->band + rows++ * row);
+                copy_row(s, job->x + n * s->height * image_row, next - s->pad_top,
+                         job->band + rows++ * row);
             }
             a = (rows - s->kernel_height) * row;
         }
-        run[i] = (ls_tile_run){a, i * s->out_width * w->dy_step, s->out_width, LS_RUN_ALL};
+        run[i] = (ls_tile_run){a, i * s->out_width * job->dy_step, s->out_width, LS_RUN_ALL};
         if (++p < s->out_height) continue;
         p = 0;
         n++;
@@ -86,9 +86,9 @@ static void list_runs(const ls_windows *w, bool in_band, ls_tile_run *run)
 }
 
 /* The tiles of filter row `r`, of which `e` counts the floats in the result. */
-static void run_filter_row(const ls_windows *w, ls_tile tile, size_t r)
+static void run_filter_row(const ls_filter_rows *job, ls_tile tile, size_t r)
 {
-    const size_t floats = w->shape->kernel_width * w->shape->channels;
+    const size_t floats = job->shape->kernel_width * job->shape->channels;
     const size_t tiles = ceil_div(floats, LS_TILE_ROWS);
     ls_tile_source add[LS_TREE_DEPTH + LS_FOLD_MERGE_MAX];
     tile.add = add;
@@ -97,13 +97,13 @@ static void run_filter_row(const ls_windows *w, ls_tile tile, size_t r)
         ls_tile part = tile;
         part.rows = (int)rows;
         part.a += e;
-        for (size_t f = 0; f < w->filters; f += LS_TILE_COLUMNS) {
-            part.columns = min_size(LS_TILE_COLUMNS, w->filters - f);
+        for (size_t f = 0; f < job->filters; f += LS_TILE_COLUMNS) {
+            part.columns = min_size(LS_TILE_COLUMNS, job->filters - f);
             part.b = tile.b + f;
-            part.to = w->to + at * w->to_step + f;
-            for (int m = 0; m < w->add_count; m++) {
-                add[m].p = w->add[m].p + at * w->add[m].step + f;
-                add[m].step = w->add[m].step;
+            part.to = job->to + at * job->to_step + f;
+            for (int m = 0; m < job->add_count; m++) {
+                add[m].p = job->add[m].p + at * job->add[m].step + f;
+                add[m].step = job->add[m].step;
             }
             LS_HOST(tile)(&part);
         }
@@ -111,26 +111,26 @@ static void run_filter_row(const ls_windows *w, ls_tile tile, size_t r)
     }
 }
 
-void LS_HOST(windows_run)(const ls_windows *w)
+void LS_HOST(filter_rows_run)(const ls_filter_rows *job)
 {
-    const ls_conv_shape *s = w->shape;
-    const bool in_band = has_padding(s) || w->count == 0; /* without samples x may be NULL */
+    const ls_conv_shape *s = job->shape;
+    const bool in_band = has_padding(s) || job->count == 0; /* without samples x may be NULL */
     const size_t row = in_band ? band_row(s) : s->width * s->channels;
     ls_tile_run run[LS_TILE_RUNS_MAX];
-    list_runs(w, in_band, run);
+    list_runs(job, in_band, run);
     ls_tile tile = {
         .run = run,
-        .runs = w->count,
+        .runs = job->count,
         .a_row_step = 1,
         .a_step = s->stride_width * s->channels,
-        .b = w->dy,
-        .b_step = w->dy_step,
+        .b = job->dy,
+        .b_step = job->dy_step,
         .finish = true,
-        .add_count = w->add_count,
-        .to_step = w->to_step,
+        .add_count = job->add_count,
+        .to_step = job->to_step,
     };
-    for (size_t r = 0; r < w->filter_rows; r++) {
-        tile.a = (in_band ? w->band : w->x) + (w->first_filter_row + r) * row;
-        run_filter_row(w, tile, r);
+    for (size_t r = 0; r < job->filter_rows; r++) {
+        tile.a = (in_band ? job->band : job->x) + (job->first_filter_row + r) * row;
+        run_filter_row(job, tile, r);
     }
 }
