@@ -91,6 +91,25 @@ static outcome make_runs(const ls_tap_grid *g, int rows, size_t depth, ls_tap_li
     return MADE;
 }
 
+/* What a later tile reads and this one does not: with one tap, the places that follow in the row;
+ * with more, those that the tile below reads through the last row of taps (the first one, for the
+ * input gradient). Rows of one tap are read at the same time, too many and too short for the
+ * processor's prefetcher; a row of taps is new for every tile of a row. Nothing where a block is a
+ * part of a tap: then places do not follow each other. */
+static void find_next(const ls_tap_grid *g, size_t depth, ls_tap_list *list)
+{
+    const size_t taps = g->tap_rows * g->tap_columns;
+    if (depth == 0 || list->first_k % g->depth + depth % g->depth > 0) return;
+    if (taps == 1 && g->step > 1) return; /* every step-th place would be enough */
+    const size_t row = g->width * g->depth, first_row = list->first_k / g->depth / g->tap_columns;
+    const size_t last_row = ((list->first_k + depth) / g->depth - 1) / g->tap_columns;
+    const size_t places = (LS_TILE_ROWS - 1) * g->step + g->tap_columns;
+    list->next_step = (places * g->depth * sizeof(float) + depth - 1) / depth;
+    if (taps == 1) list->next = LS_TILE_ROWS * g->depth;
+    else if (g->direction > 0) list->next = (last_row + 1) * row;
+    else list->next = (1 - first_row) * row - (g->tap_columns - 1) * g->depth;
+}
+
 /* -- finding one ------------------------------------------------------------------------------ */
 
 /* Does every row read through every tap column? */
@@ -107,7 +126,7 @@ static const ls_tap_list *find_list(const ls_tap_grid *g, ptrdiff_t column, int 
                                     size_t first_k, size_t depth, ls_tap_lists *all)
 {
     const bool has_border = !is_inside(g, column, rows);
-    ls_tap_list wanted = {first_k, has_border ? column : 0, has_border ? rows : 0, true, 0, 0};
+    ls_tap_list wanted = {first_k, has_border ? column : 0, has_border ? rows : 0, true, 0, 0, 0, 0};
     for (size_t i = 0; i < all->count; i++) {
         const ls_tap_list *l = &all->list[i];
         if (l->first_k == first_k && l->column == wanted.column && l->rows == wanted.rows) return l;
@@ -122,6 +141,7 @@ static const ls_tap_list *find_list(const ls_tap_grid *g, ptrdiff_t column, int 
     }
     wanted.is_possible = result == MADE;
     if (!wanted.is_possible) wanted.count = 0;
+    find_next(g, depth, &wanted);
     ls_tap_list *list = &all->list[all->count++];
     *list = wanted;
     return list;
@@ -154,5 +174,8 @@ bool LS_HOST(take_in_place)(const ls_tap_grid *g, const ls_tap_origin *at, size_
     tile->a_from = (row * g->width + (size_t)at->column) * g->depth;
     tile->a_row_step = g->step * g->depth;
     tile->a_step = 1;
+    if (list->next_step == 0) return true;
+    tile->next = (uintptr_t)g->image + (tile->a_from + list->next) * sizeof(float);
+    tile->next_step = list->next_step;
     return true;
 }

@@ -46,6 +46,7 @@ typedef struct {
     int rows;                          /* of the tile; 0: no border is near, any column and rows */
     bool is_possible;                  /* false: no runs say this */
     size_t first, count;               /* runs [first, first + count) of all lists' */
+    size_t next, next_step;            /* what to fetch: floats from the tile's place; bytes a k */
 } ls_tap_list;
 
 enum { LS_TAP_LISTS_MAX = 8, LS_TAP_RUNS_MAX = 320 };

@@ -178,6 +178,7 @@ static void run_rows(const job *j, const part *a, const ls_row_at *at, size_t ro
         tile.columns = min_size(LS_TILE_COLUMNS, a->last_column - n);
         LS_HOST(tile)(&tile);
         tile.b += panel_step;
+        tile.next = 0;
         if (tile.from.p != NULL) tile.from.p += LS_TILE_COLUMNS;
         if (tile.bias != NULL) tile.bias += LS_TILE_COLUMNS;
         old.p += LS_TILE_COLUMNS;
