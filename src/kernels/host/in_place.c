@@ -126,7 +126,11 @@ static const ls_tap_list *find_list(const ls_tap_grid *g, ptrdiff_t column, int 
                                     size_t first_k, size_t depth, ls_tap_lists *all)
 {
     const bool has_border = !is_inside(g, column, rows);
-    ls_tap_list wanted = {first_k, has_border ? column : 0, has_border ? rows : 0, true, 0, 0, 0, 0};
+    ls_tap_list wanted = {
+        .first_k = first_k,
+        .column = has_border ? column : 0,
+        .rows = has_border ? rows : 0,
+    };
     for (size_t i = 0; i < all->count; i++) {
         const ls_tap_list *l = &all->list[i];
         if (l->first_k == first_k && l->column == wanted.column && l->rows == wanted.rows) return l;
