@@ -97,6 +97,7 @@ static void test_every_machine_gives_the_bits_of_the_reference(void **state)
 static void test_blocks_and_parts_do_not_show_in_the_bits(void **state)
 {
     (void)state;
+    const float any = 0.0f;
     const ls_gemm_args cases[] = {
         {.M = 33, .N = 70, .K = 257, .transpose_b = true, .relu = true},
         {.M = 20, .N = 40, .K = 1000, .transpose_a = true},
@@ -108,6 +109,9 @@ static void test_blocks_and_parts_do_not_show_in_the_bits(void **state)
         {.M = 1, .N = 1, .K = 2000},
         {.M = 15, .N = 560, .K = 300, .relu = true}, /* B is read where it lies */
         {.M = 5, .N = 96, .K = 600, .transpose_a = true, .accumulate = true},
+        {.M = 16, .N = 70, .K = 300, .transpose_b = true, .relu = true}, /* C is turned */
+        {.M = 48, .N = 131, .K = 600, .transpose_b = true, .bias = &any, .relu = true},
+        {.M = 16, .N = 1900, .K = 70, .transpose_b = true, .accumulate = true},
         {.M = 150, .N = 1024, .K = 9},               /* or not: its rows share cache sets */
     };
     naive_random n = {.state = 3};

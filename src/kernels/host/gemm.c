@@ -10,7 +10,9 @@
  *
  * B is packed: rows are copied, columns transposed in registers. That takes as long as some tiles
  * of rows take to multiply by it; so where it is not transposed, has rows of whole vector words and
- * few tiles read it, B too is used where it lies.
+ * few tiles read it, B too is used where it lies. Where A is the smaller one and both are stored
+ * along k, as in a dense layer with few samples, they change places: A is packed, B used where it
+ * lies, and C comes out transposed.
  */
 #include "kernels/host/pack.h"
 #include "kernels/host/product.h"
@@ -74,8 +76,27 @@ static void pack(const void *operands, size_t first_k, size_t depth, size_t firs
     }
 }
 
-ls_status LS_HOST(gemm)(ls_stream *stream, const ls_gemm_args *g)
+/* Is C' = B A' cheaper than C = A B'? What takes the part of B is transposed on its way into
+ * panels: the smaller one should, if its columns there are whole words. To transpose C at the end
+ * takes some four times as long per element. (Measured: 1.15 times the speed for 32 samples of 784
+ * numbers and 128 outputs, 1.04 for 64.) */
+static bool is_turned(const ls_gemm_args *g)
 {
+    if (g->transpose_a || !g->transpose_b || g->M % LS_LANES != 0 || g->N <= g->M) return false;
+    return g->K * (g->N - g->M) > 4 * g->M * g->N;
+}
+
+ls_status LS_HOST(gemm)(ls_stream *stream, const ls_gemm_args *args)
+{
+    ls_gemm_args operands = *args;
+    const bool turned = is_turned(args);
+    if (turned) {
+        operands.M = args->N;
+        operands.N = args->M;
+        operands.A = args->B;
+        operands.B = args->A;
+    }
+    const ls_gemm_args *g = &operands;
     const bool b_in_place = is_b_in_place(g);
     const ls_product product = {
         .rows = g->M,
@@ -94,7 +115,8 @@ ls_status LS_HOST(gemm)(ls_stream *stream, const ls_gemm_args *g)
         .relu = g->relu,
         .accumulate = g->accumulate,
         .C = g->C,
-        .step = g->N,
+        .step = args->N,
+        .turned = turned,
     };
     LS_HOST(product)(stream->device->pool, &product);
     return LS_OK;

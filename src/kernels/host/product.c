@@ -11,10 +11,13 @@
  *
  * Blocks of k meet in C itself: the chain is stored unfinished and goes on from there, so blocking
  * does not change it; bias, + 0.0f and relu come with the last block. With accumulate C holds a
- * value that is needed at the end; partial sums then lie in scratch memory instead.
+ * value that is needed at the end; partial sums then lie in scratch memory instead. So do those of
+ * a product that is turned, which is transposed on its way from there to C, square by square, with
+ * bias and the rest.
  *
  * A part is rows x columns, never a range of k: the number of threads cannot change a bit.
  */
+#include "kernels/host/lanes.h"
 #include "kernels/host/product.h"
 
 /* Columns of one part, at most. */
@@ -63,8 +66,8 @@ ls_split LS_HOST(split)(const ls_split_problem *p, int threads)
 
 /* -- one part --------------------------------------------------------------------------------- */
 
-/* Scratch of a task, in floats: panels, then a tile's rows of A, then, with accumulate, the partial
- * sums of a part, rows PART_COLUMNS apart. */
+/* Scratch of a task, in floats: panels, then a tile's rows of A, then, where partial sums are kept
+ * apart from C, those of a part, rows PART_COLUMNS apart. */
 enum {
     PART_COLUMNS = PART_PANELS * LS_TILE_COLUMNS,
     PANELS_FLOATS = LS_BLOCK_DEPTH * PART_COLUMNS,
@@ -123,6 +126,8 @@ static size_t even_end(size_t length, size_t part_max, size_t k)
     return (i + 1) * length / parts;
 }
 
+static bool is_kept_apart(const ls_product *p) { return p->accumulate || p->turned; }
+
 /* The end of the block of k that begins at k. */
 static size_t block_end(const ls_product *p, size_t k)
 {
@@ -147,14 +152,11 @@ static void run_rows(const job *j, const part *a, const ls_row_at *at, size_t ro
                      size_t depth)
 {
     const ls_product *p = j->product;
-    const bool first = k == 0, last = k + depth == p->depth;
-    float *C = row_of_c(j, at) + a->first_column;
-    float *unfinished = C;
-    size_t unfinished_step = p->step;
-    if (p->accumulate) {
-        unfinished = a->partial + (at->row - a->first_row) * PART_COLUMNS;
-        unfinished_step = PART_COLUMNS;
-    }
+    const bool first = k == 0, last = k + depth == p->depth && !p->turned;
+    float *apart = a->partial + (at->row - a->first_row) * PART_COLUMNS;
+    float *C = p->turned ? apart : row_of_c(j, at) + a->first_column;
+    float *unfinished = is_kept_apart(p) ? apart : C;
+    const size_t unfinished_step = is_kept_apart(p) ? PART_COLUMNS : p->step;
     ls_tile_source old = {C, p->step};
     const ls_tile_run whole = {0, 0, depth, LS_RUN_ALL};
     ls_tile tile = {
@@ -165,7 +167,7 @@ static void run_rows(const job *j, const part *a, const ls_row_at *at, size_t ro
         .b_step = p->b != NULL ? p->b_step : LS_TILE_COLUMNS,
         .from = {first ? NULL : unfinished, unfinished_step},
         .finish = last,
-        .bias = p->bias == NULL ? NULL : p->bias + a->first_column,
+        .bias = p->bias == NULL || p->turned ? NULL : p->bias + a->first_column,
         .add_count = p->accumulate ? 1 : 0,
         .add = &old,
         .relu = p->relu,
@@ -200,6 +202,40 @@ static void run_block(const job *j, const part *a, size_t k, size_t depth)
     }
 }
 
+/* The part's sums [row.., column..) of a square of a word each way, transposed. */
+static void take_square(const part *a, size_t row, size_t rows, size_t column,
+                        ls_vec square[LS_LANES])
+{
+    const float *from = a->partial + (row - a->first_row) * PART_COLUMNS
+                        + (column - a->first_column);
+    for (size_t i = 0; i < LS_LANES; i++) {
+        square[i] = i < rows ? ls_vec_load(from + i * PART_COLUMNS) : ls_vec_zero();
+    }
+    ls_vec_transpose(square);
+}
+
+/* What follows the last term of a turned part's chains, and C. */
+static void turn_part(const job *j, const part *a)
+{
+    const ls_product *p = j->product;
+    const size_t last_row = tile_row(j, a->last_tile);
+    for (size_t row = a->first_row; row < last_row; row += LS_LANES) {
+        const size_t rows = min_size(LS_LANES, last_row - row);
+        const ls_vec bias = p->bias != NULL ? ls_vec_load_lanes(p->bias + row, rows)
+                                            : ls_vec_zero();
+        for (size_t n = a->first_column; n < a->last_column; n += LS_LANES) {
+            ls_vec square[LS_LANES];
+            take_square(a, row, rows, n, square);
+            for (size_t i = 0; i < min_size(LS_LANES, a->last_column - n); i++) {
+                float *to = p->C + (n + i) * p->step + row;
+                ls_vec x = ls_vec_add(ls_vec_add(square[i], bias), ls_vec_zero());
+                if (p->accumulate) x = ls_vec_add(ls_vec_load_lanes(to, rows), x);
+                ls_vec_store_lanes(to, p->relu ? ls_vec_relu(x) : x, rows);
+            }
+        }
+    }
+}
+
 static void run_part(void *arg, size_t task, int thread)
 {
     const job *j = arg;
@@ -227,6 +263,7 @@ static void run_part(void *arg, size_t task, int thread)
         run_block(j, &a, k, end - k);
         k = end;
     } while (k < p->depth); /* a product of depth 0 has one block too: it writes C */
+    if (p->turned) turn_part(j, &a);
 }
 
 void LS_HOST(product)(ls_pool *pool, const ls_product *p)
@@ -253,7 +290,7 @@ void LS_HOST(product)(ls_pool *pool, const ls_product *p)
         .row_tiles = j.row_tiles,
         .column_tiles = j.column_tiles,
         .depth = p->depth,
-        .row_tiles_max = p->accumulate ? PARTIAL_TILES : j.row_tiles,
+        .row_tiles_max = is_kept_apart(p) ? PARTIAL_TILES : j.row_tiles,
         .column_tiles_max = min_size(panels, PART_PANELS),
         .row_cost = p->row_cost,
         .pack_cost = p->pack_cost,

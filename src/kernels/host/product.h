@@ -48,6 +48,8 @@ typedef struct {
     bool accumulate;            /* C += the finished chain */
     float *C;
     size_t step;                /* row r of C is at C + r * step, unless there is `place` */
+    bool turned;                /* C is the transposed product: element [i, j] goes to C + j * step
+                                   + i, bias is [rows]; no groups, no `place` */
     size_t group;               /* not 0: rows come in groups of this many; no tile crosses them */
     float *(*place)(const void *operands, size_t g); /* NULL, or says where group g of C is */
 } ls_product;
