@@ -3,7 +3,8 @@
  * dw is, and which thread does what. See weight_gradient.c. No choice here can change a bit.
  *
  * A block is as large as its planes let it be in scratch memory, up to a size at which dy and x are
- * read seldom enough. (A dense layer of a small batch has leaves of few places and a huge dw: the
+ * read seldom enough, and with few filters all of dw: what a stretch brought from memory serves all
+ * its taps. (A dense layer of a small batch has leaves of few places and a huge dw: the
  * planes' traffic, not the multiplications, would set the pace. It is dense_gradient.c's.)
  *
  * Threads share the blocks of dw. Where there are not enough, each would lay out the same B for a
@@ -14,8 +15,8 @@
 #include "kernels/host/filter_rows.h"
 #include "kernels/host/weight_block.h"
 
-/* The largest block. */
-enum { BLOCK_ROWS = 256, BLOCK_PANELS = 256 / LS_TILE_COLUMNS };
+/* The largest block: filters, and elements of a plane; panels of a transposed one. */
+enum { BLOCK_ROWS = 256, BLOCK_FLOATS = 1 << 16, WINDOWS_PANELS = 256 / LS_TILE_COLUMNS };
 /* Elements of dy of a block and a stretch: a part of the second level cache. */
 enum { STRETCH_FLOATS = 1 << 16, STRETCH_MAX = 1024 };
 
@@ -54,8 +55,8 @@ static size_t plane_count(const ls_weight_job *j)
 /* The largest block that fits into scratch memory with all its planes. */
 static void choose_block(ls_weight_job *j)
 {
-    j->block_rows = BLOCK_ROWS;
-    j->block_panels = BLOCK_PANELS;
+    j->block_rows = min_size(j->row_count, BLOCK_ROWS);
+    j->block_panels = BLOCK_FLOATS / LS_TILE_COLUMNS / j->block_rows;
     while (j->scratch_floats + LS_TILE_COLUMNS * j->block_panels * plane_count(j) * j->block_rows
            + ls_weight_made_places(j) * j->block_rows > SCRATCH_FLOATS) {
         if (j->block_panels > 1) j->block_panels /= 2;
@@ -77,7 +78,7 @@ static bool choose_filter_rows(ls_weight_job *j)
         j->panel_columns * (j->columns * plane_count(j) + ls_weight_made_places(j));
     j->block_panels = (SCRATCH_FLOATS - j->scratch_floats) / panel_floats;
     if (j->block_panels == 0) return false;
-    j->block_panels = min_size(j->block_panels, BLOCK_PANELS);
+    j->block_panels = min_size(j->block_panels, WINDOWS_PANELS);
     j->block_rows = j->row_count = s->kernel_height;
     j->row_unit = s->kernel_width * s->channels;
     j->column_tiles = ceil_div(s->filters, j->panel_columns);
