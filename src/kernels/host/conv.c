@@ -39,11 +39,16 @@ static size_t filter_floats(const ls_conv_shape *s)
     return s->kernel_height * s->kernel_width * s->channels;
 }
 
+typedef struct {
+    const ls_conv_forward_args *args;
+    ls_tap_grid grid;
+} forward_job;
+
 /* A copy of the patches. */
 static void take_patches(const void *operands, const ls_row_at *first, size_t first_k, size_t depth,
                          ls_rows_memory *memory, ls_tile *tile)
 {
-    const ls_conv_forward_args *a = operands;
+    const ls_conv_forward_args *a = ((const forward_job *)operands)->args;
     LS_HOST(patch_copy)(&a->shape, a->x, first_k, first_k + depth, first->row, (size_t)tile->rows,
                         memory->buffer, ls_row_step(depth));
     tile->a = memory->buffer;
@@ -54,22 +59,20 @@ static void take_patches(const void *operands, const ls_row_at *first, size_t fi
 static void take_image(const void *operands, const ls_row_at *first, size_t first_k, size_t depth,
                        ls_rows_memory *memory, ls_tile *tile)
 {
-    const ls_conv_forward_args *a = operands;
-    const ls_conv_shape *s = &a->shape;
-    const ls_tap_grid grid = {a->x, s->height, s->width, s->channels, s->kernel_height,
-                              s->kernel_width, 1, s->stride_width};
+    const forward_job *j = operands;
+    const ls_conv_shape *s = &j->args->shape;
     const size_t n = first->group / s->out_height, p = first->group - n * s->out_height;
     const size_t q = first->within;
     const ls_tap_origin at = {n, (ptrdiff_t)(p * s->stride_height) - (ptrdiff_t)s->pad_top,
                               (ptrdiff_t)(q * s->stride_width) - (ptrdiff_t)s->pad_left};
-    if (LS_HOST(take_in_place)(&grid, &at, first_k, depth, &memory->lists, tile)) return;
+    if (LS_HOST(take_in_place)(&j->grid, &at, first_k, depth, &memory->lists, tile)) return;
     take_patches(operands, first, first_k, depth, memory, tile);
 }
 
 static void pack_filters(const void *operands, size_t first_k, size_t depth, size_t first_column,
                          size_t columns, float *panel)
 {
-    const ls_conv_forward_args *a = operands;
+    const ls_conv_forward_args *a = ((const forward_job *)operands)->args;
     const size_t step = filter_floats(&a->shape);
     ls_pack_columns(panel, a->w + first_column * step + first_k, step, depth, columns);
 }
@@ -77,6 +80,8 @@ static void pack_filters(const void *operands, size_t first_k, size_t depth, siz
 ls_status LS_HOST(conv_forward)(ls_stream *stream, const ls_conv_forward_args *a)
 {
     const ls_conv_shape *s = &a->shape;
+    const forward_job j = {a, {a->x, s->height, s->width, s->channels, s->kernel_height,
+                               s->kernel_width, 1, s->stride_width}};
     const bool direct = s->out_width >= LS_TILE_ROWS / 2;
     const ls_product product = {
         .rows = s->samples * s->out_height * s->out_width,
@@ -85,7 +90,7 @@ ls_status LS_HOST(conv_forward)(ls_stream *stream, const ls_conv_forward_args *a
         .run = s->kernel_width * s->channels,
         .block_depth = direct ? LS_DIRECT_DEPTH : LS_BLOCK_DEPTH,
         .tile_rows = direct ? ls_rows_in_place(s->stride_width * s->channels) : 0,
-        .operands = a,
+        .operands = &j,
         .take_rows = direct ? take_image : take_patches,
         .pack = pack_filters,
         .row_cost = direct ? 0.05 : 0.25,
@@ -125,6 +130,7 @@ static axis axis_of(size_t remainder, size_t extent, size_t stride, size_t pad, 
 typedef struct {
     const ls_conv_input_gradient_args *args;
     axis row, column;
+    ls_tap_grid grid;
 } remainder_job;
 
 /* k as a tap of the remainder (row and column number j of first_tap + j * stride) and a filter. */
@@ -201,13 +207,10 @@ static void take_gradients(const void *operands, const ls_row_at *first, size_t 
                            size_t depth, ls_rows_memory *memory, ls_tile *tile)
 {
     const remainder_job *j = operands;
-    const ls_conv_shape *s = &j->args->shape;
-    const ls_tap_grid grid = {j->args->dy, s->out_height, s->out_width, s->filters,
-                              j->row.tap_count, j->column.tap_count, -1, 1};
     const size_t n = first->group / j->row.place_count, i = first->group - n * j->row.place_count;
     const ls_tap_origin at = {n, (ptrdiff_t)(j->row.first_out + i),
                               (ptrdiff_t)(j->column.first_out + first->within)};
-    if (LS_HOST(take_in_place)(&grid, &at, first_k, depth, &memory->lists, tile)) return;
+    if (LS_HOST(take_in_place)(&j->grid, &at, first_k, depth, &memory->lists, tile)) return;
     copy_gradients(operands, first, first_k, depth, memory, tile);
 }
 
@@ -244,7 +247,9 @@ static void run_remainder(ls_pool *pool, const ls_conv_input_gradient_args *a, a
                           axis column)
 {
     const ls_conv_shape *s = &a->shape;
-    const remainder_job j = {.args = a, .row = row, .column = column};
+    const remainder_job j = {a, row, column,
+                             {a->dy, s->out_height, s->out_width, s->filters, row.tap_count,
+                              column.tap_count, -1, 1}};
     const bool dense = s->stride_height == 1 && s->stride_width == 1;
     const bool direct = column.place_count >= LS_TILE_ROWS / 2;
     const ls_product product = {
