@@ -382,6 +382,7 @@ TESTS = """
     test_dropout
     test_evaluate
     test_faults
+    test_faulty_device
     test_fold
     test_format16
     test_gather
