@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: MIT
 """configure.py -- writes build.ninja, which is committed: nobody needs Python to build.
 
-The output is flat and complete. sources.py lists every source by name, nothing is looked for on
-the machine, and the same lists give the same bytes. Here is what is done with a file of each
-list. Presets are parallel trees in one file, chosen by target and not by configuring again:
+The output is flat and complete. src/sources.py and tests/sources.py list every source by name,
+nothing is looked for on the machine, and the same lists give the same bytes. Here is what is done
+with a file of each list. Presets are parallel trees in one file, chosen by target and not by
+configuring again:
 
     build/host   -O3 -g, what users run         build/static  the host objects, linked statically
     build/asan   address + undefined behaviour  build/tsan    data races
@@ -25,9 +26,10 @@ Each function below adds its build statements to the list `out`, one text a stat
 
 import sys
 
-from sources import (
-    CUDA_KERNELS, CUDA_PROBE, EMBEDDED, GPU_SOURCES, HOST_KERNELS, HOST_TABLES, REPLACED, SOURCES,
-    TESTS, TESTS_CUDA, TESTS_CUDA_HOST, TESTS_CUDA_LONG, TESTS_CUDA_LONG_ALL, TESTS_HOST,
+from src.sources import (
+    CUDA_KERNELS, CUDA_PROBE, EMBEDDED, GPU_SOURCES, HOST_KERNELS, HOST_TABLES, SOURCES)
+from tests.sources import (
+    REPLACED, TESTS, TESTS_CUDA, TESTS_CUDA_HOST, TESTS_CUDA_LONG, TESTS_CUDA_LONG_ALL, TESTS_HOST,
     TESTS_LONG, TESTS_OF_PROGRAM, TESTS_OF_VGPU, TEST_SUPPORT, TEST_SUPPORT_CUDA, VGPU)
 
 TOOLCHAIN_BEGIN = "# -- toolchain: all that may differ on your machine; edit by hand "

@@ -239,7 +239,7 @@ def read_symbols(object_path):
 def sources_are_listed(files, build):
     built = re.compile(r"(src|tests/unit|tests/support)/\S+\.[cS]$")
     words = set(build.split())
-    return [f"{f}: not in build.ninja: add it to sources.py" for f in files
+    return [f"{f}: not in build.ninja: add it to src/sources.py or tests/sources.py" for f in files
             if built.match(f) and f not in words]
 
 
