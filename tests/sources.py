@@ -261,7 +261,7 @@ TESTS_CUDA_LONG_ALL = """
 
 # Functions that a test puts its own in the place of.
 REPLACED = {
-    "test_allocations": "malloc calloc realloc aligned_alloc strdup free".split(),
+    "test_allocations": "malloc calloc realloc aligned_alloc posix_memalign strdup free".split(),
     "test_cuda_collectives": "ls_link_send_begin ls_link_recv_begin".split(),
     "test_cuda_waits": "ls_stream_wait ls_link_send_begin ls_link_recv_begin".split(),
 }

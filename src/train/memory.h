@@ -3,9 +3,8 @@
  *
  * Measured, not computed: the run is opened on paper devices (device/paper.h) by the code that
  * opens the real one, so there is no second formula that could be wrong. What is measured is what
- * is asked for. On the host that is a bound: a page that is never written takes no memory, and an
- * op that is two in one leaves most of the tensor between them alone
- * (kernels/host/pooled_forward.c).
+ * is asked for, and all of that is taken: on the host, too, it is written when it is allocated
+ * (device/host.c).
  */
 #ifndef LS_TRAIN_MEMORY_H
 #define LS_TRAIN_MEMORY_H

@@ -17,6 +17,7 @@ void *__real_malloc(size_t bytes);
 void *__real_calloc(size_t count, size_t bytes);
 void *__real_realloc(void *memory, size_t bytes);
 void *__real_aligned_alloc(size_t align, size_t bytes);
+int __real_posix_memalign(void **memory, size_t align, size_t bytes);
 char *__real_strdup(const char *text);
 void __real_free(void *memory);
 
@@ -24,6 +25,7 @@ void *__wrap_malloc(size_t bytes);
 void *__wrap_calloc(size_t count, size_t bytes);
 void *__wrap_realloc(void *memory, size_t bytes);
 void *__wrap_aligned_alloc(size_t align, size_t bytes);
+int __wrap_posix_memalign(void **memory, size_t align, size_t bytes);
 char *__wrap_strdup(const char *text);
 void __wrap_free(void *memory);
 
@@ -52,6 +54,12 @@ void *__wrap_aligned_alloc(size_t align, size_t bytes)
 {
     atomic_fetch_add(&calls, 1);
     return __real_aligned_alloc(align, bytes);
+}
+
+int __wrap_posix_memalign(void **memory, size_t align, size_t bytes)
+{
+    atomic_fetch_add(&calls, 1);
+    return __real_posix_memalign(memory, align, bytes);
 }
 
 char *__wrap_strdup(const char *text)

@@ -27,8 +27,9 @@ typedef struct {
 
 /* Describe A[first->row .. + tile->rows, first_k .. + depth) to the tile: a, a_from, a_row_step,
  * a_step and its runs, which are one of `depth` k at a + 0 unless others are put in their place; b
- * of a run counts from first_k. A is read where it lies, or from the memory's buffer after copying
- * there, at whichever steps the tile is told. */
+ * of a run counts from first_k. `next` and next_step too, if at all: they hold for the first panel.
+ * A is read where it lies, or from the memory's buffer after copying there, at whichever steps the
+ * tile is told. */
 typedef void ls_rows_fn(const void *operands, const ls_row_at *first, size_t first_k,
                         size_t depth, ls_rows_memory *memory, ls_tile *tile);
 

@@ -33,7 +33,7 @@ typedef struct {
     ls_run_rows rows;          /* NOT_FIRST, NOT_LAST: the tile has at least two */
 } ls_tile_run;
 
-/* Runs of a tile, at most. */
+/* Runs of a tile of a weight gradient, at most. (Others' lie in lists: in_place.h.) */
 enum { LS_TILE_RUNS_MAX = 160 };
 
 /* to[i,j] = finish(from[i,j] + sum over k of a[i,k] * b[k,j]), 0 <= i < rows, 0 <= j < columns; k

@@ -38,10 +38,10 @@ typedef struct {
     size_t slice_rows;      /* output rows of a slice */
     /* From here on set by weight_plan. */
     ls_weight_source source;
-    size_t row_count;       /* of what blocks are cut from: filters, or filter rows (WINDOWS) */
+    size_t row_count;       /* of what blocks are cut from: filters, or filter rows (GRADIENT) */
     size_t row_unit;        /* rows of a plane for each of them */
     size_t column_tiles;    /* panels */
-    size_t panel_columns;   /* LS_TILE_COLUMNS, or a word where panels are few (WINDOWS) */
+    size_t panel_columns;   /* LS_TILE_COLUMNS, or a word where panels are few (GRADIENT) */
     size_t span;            /* columns that a panel does not cross: a tap's, or all */
     size_t span_panels;
     size_t stretch_places;  /* at most; with TAPS whole output rows */

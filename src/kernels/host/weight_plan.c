@@ -16,7 +16,7 @@
 #include "kernels/host/weight_block.h"
 
 /* The largest block: filters, and elements of a plane; panels of a transposed one. */
-enum { BLOCK_ROWS = 256, BLOCK_FLOATS = 1 << 16, WINDOWS_PANELS = 256 / LS_TILE_COLUMNS };
+enum { BLOCK_ROWS = 256, BLOCK_FLOATS = 1 << 16, TRANSPOSED_PANELS = 256 / LS_TILE_COLUMNS };
 /* Elements of dy of a block and a stretch: a part of the second level cache. */
 enum { STRETCH_FLOATS = 1 << 16, STRETCH_MAX = 1024 };
 
@@ -78,7 +78,7 @@ static bool choose_filter_rows(ls_weight_job *j)
         j->panel_columns * (j->columns * plane_count(j) + ls_weight_made_places(j));
     j->block_panels = (SCRATCH_FLOATS - j->scratch_floats) / panel_floats;
     if (j->block_panels == 0) return false;
-    j->block_panels = min_size(j->block_panels, WINDOWS_PANELS);
+    j->block_panels = min_size(j->block_panels, TRANSPOSED_PANELS);
     j->block_rows = j->row_count = s->kernel_height;
     j->row_unit = s->kernel_width * s->channels;
     j->column_tiles = ceil_div(s->filters, j->panel_columns);
