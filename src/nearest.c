@@ -16,9 +16,9 @@
 #include <stddef.h>
 #include <string.h>
 
-enum { NAME_MAX_CHARS = 63, BEGINNING_MIN_CHARS = 3 };
+#include "sizes.h"
 
-static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
+enum { NAME_MAX_CHARS = 63, BEGINNING_MIN_CHARS = 3 };
 
 static int lower(char c) { return tolower((unsigned char)c); }
 
@@ -33,7 +33,7 @@ static size_t edit_distance(const char *a, const char *b)
         for (size_t j = 1; j <= b_chars; j++) {
             const size_t replaced = diagonal + (lower(a[i - 1]) != lower(b[j - 1]));
             diagonal = row[j];
-            row[j] = min_size(replaced, min_size(row[j], row[j - 1]) + 1);
+            row[j] = ls_min_size(replaced, ls_min_size(row[j], row[j - 1]) + 1);
         }
     }
     return row[b_chars];
@@ -56,7 +56,7 @@ const char *ls_nearest_name(const char *text, const char *const *names)
         const size_t chars = strlen(*names);
         if (chars > NAME_MAX_CHARS) continue;
         size_t distance = edit_distance(text, *names);
-        if (begins(*names, text)) distance = min_size(distance, 1);
+        if (begins(*names, text)) distance = ls_min_size(distance, 1);
         if (distance > (chars + 2) / 3) continue;
         if (!best || distance < best_distance) {
             best = *names;

@@ -7,6 +7,7 @@
 #include "cli/bench.h"
 #include "cli/console.h"
 #include "numerics.h"
+#include "sizes.h"
 
 enum { HOST_FLOATS = 1 << 18 }; /* checked at a time */
 
@@ -22,8 +23,6 @@ static unsigned weight_of(ls_node node)
     const unsigned begin = (unsigned)node.begin, count = (unsigned)node.count;
     return count * begin + count * (count + 1) / 2;
 }
-
-static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 
 /* -- opening ----------------------------------------------------------------------------------- */
 
@@ -55,7 +54,7 @@ static ls_status write_inputs(ls_exchange *x, ls_exchange_rank *me)
     for (int p = 0; p < me->node_count; p++) {
         const unsigned weight = weight_of(me->node[p]);
         for (size_t at = 0; at < x->count_max; at += HOST_FLOATS) {
-            const size_t part = min_size(HOST_FLOATS, x->count_max - at);
+            const size_t part = ls_min_size(HOST_FLOATS, x->count_max - at);
             for (size_t i = 0; i < part; i++) me->host[i] = value_at(at + i, weight);
             LS_TRY(ls_copy_to_device(&me->compute, me->pristine[p] + x->offset + at, me->host,
                                      part * sizeof(float)));
@@ -153,7 +152,7 @@ static ls_status check(ls_exchange *x, ls_exchange_rank *me, const float *buffer
                        unsigned weight)
 {
     for (size_t at = 0; at < count; at += HOST_FLOATS) {
-        const size_t part = min_size(HOST_FLOATS, count - at);
+        const size_t part = ls_min_size(HOST_FLOATS, count - at);
         LS_TRY(ls_copy_to_host(&me->compute, me->host, buffer + x->offset + at,
                                part * sizeof(float)));
         LS_TRY(ls_stream_drain(&me->compute, x->group, "reading a result"));

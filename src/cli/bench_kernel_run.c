@@ -8,6 +8,7 @@
 #include "cli/bench.h"
 #include "cli/bench_peak.h"
 #include "cli/console.h"
+#include "sizes.h"
 #include "thread.h"
 
 enum { CALLS_MAX = 10000, LEAST_REPETITIONS = 3 };
@@ -92,12 +93,10 @@ static ls_status open_array(kernel_run *run, size_t count, float **out)
     return ls_stream_drain(run->stream, NULL, "the inputs");
 }
 
-static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
-
 static ls_status open_arrays(kernel_run *run)
 {
     void *host = NULL;
-    const size_t most = max_size(run->count[0], max_size(run->count[1], run->count[2]));
+    const size_t most = ls_max_size(run->count[0], ls_max_size(run->count[1], run->count[2]));
     LS_TRY(ls_pinned_alloc(run->stream->device, most * sizeof(float), &host));
     run->host = host;
     LS_TRY(open_array(run, run->count[0], &run->a));

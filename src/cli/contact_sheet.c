@@ -14,6 +14,7 @@
 
 #include "cli/glyph.h"
 #include "io/sampler.h"
+#include "sizes.h"
 
 enum { ENLARGED = 64, GAP = 6, AIR = 2, PITCH = LS_GLYPH_WIDTH + 1, NARROWEST = 4 * PITCH };
 enum { PAPER = 255, INK = 0 };
@@ -24,15 +25,13 @@ typedef struct {
     size_t step_x, step_y; /* from cell to cell */
 } layout;
 
-static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
-
 static layout layout_of(const ls_dataset_info *info, size_t count)
 {
     layout at = { .columns = 1 };
-    at.factor = max_size(1, ENLARGED / max_size(info->height, info->width));
+    at.factor = ls_max_size(1, ENLARGED / ls_max_size(info->height, info->width));
     while (at.columns * at.columns < count) at.columns++;
     at.rows = (count + at.columns - 1) / at.columns;
-    at.inner = max_size(info->width * at.factor, NARROWEST);
+    at.inner = ls_max_size(info->width * at.factor, NARROWEST);
     at.step_x = at.inner + GAP;
     at.step_y = info->height * at.factor + AIR + LS_GLYPH_HEIGHT + GAP;
     return at;

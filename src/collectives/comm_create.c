@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sizes.h"
+
 enum {
     SLICE_FLOATS_DEFAULT = 64 * 1024,
     LEDGER_DIGESTS_MIN = 4 * LS_SHARD_MAX, /* one transfer needs at most 3 * LS_SHARD_MAX */
@@ -115,11 +117,6 @@ static size_t rows_max(const ls_comm *comm)
     return (shards + world - 1) / world;
 }
 
-static size_t max_size(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
 /* Bytes of a slot of a link of `kind`: the largest of what the algorithm, a gather and a broadcast
  * put into one. Where tree and root read and write the other's memory, only digests travel. */
 static size_t slot_bytes(const ls_comm *comm, ls_pair_kind kind)
@@ -135,9 +132,10 @@ static size_t slot_bytes(const ls_comm *comm, ls_pair_kind kind)
     } else if (comm->config.order == LS_ORDER_EXACT) {
         pieces = ls_tree_pieces_max(comm->config.shard_count, comm->world_size, comm->ring);
     }
-    const size_t bytes = max_size(ls_payload_bytes(slice, pieces), digests);
+    const size_t bytes = ls_max_size(ls_payload_bytes(slice, pieces), digests);
     if (kind != LS_PAIR_STAGED) return bytes;
-    return max_size(bytes, rows_max(comm) * comm->config.gather_bytes_max + 2 * sizeof(uint64_t));
+    return ls_max_size(bytes,
+                       rows_max(comm) * comm->config.gather_bytes_max + 2 * sizeof(uint64_t));
 }
 
 static ls_status alloc_host(size_t count, size_t bytes, void *out)

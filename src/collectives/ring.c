@@ -42,15 +42,12 @@
 
 #include <assert.h>
 
+#include "sizes.h"
+
 /* i mod n in 0 .. n-1, also for negative i (C's % keeps the sign). */
 static int wrap(int i, int n)
 {
     return (i % n + n) % n;
-}
-
-static size_t min_size(size_t a, size_t b)
-{
-    return a < b ? a : b;
 }
 
 int ls_ring_step_count(int world_size)
@@ -81,8 +78,8 @@ ls_span ls_ring_chunk_span(size_t count, int chunk, int world_size)
 {
     assert(0 <= chunk && chunk < world_size);
     const size_t c = (size_t)chunk, n = (size_t)world_size, units = unit_count(count);
-    const size_t begin = min_size(count, units * c / n * LS_CHUNK_UNIT);
-    const size_t end = min_size(count, units * (c + 1) / n * LS_CHUNK_UNIT);
+    const size_t begin = ls_min_size(count, units * c / n * LS_CHUNK_UNIT);
+    const size_t end = ls_min_size(count, units * (c + 1) / n * LS_CHUNK_UNIT);
     return (ls_span){ .begin = begin, .count = end - begin };
 }
 
@@ -98,7 +95,7 @@ int ls_ring_slice_count(size_t count, int world_size, size_t slice_floats)
 
 ls_span ls_ring_slice_span(ls_span chunk, int slice, size_t slice_floats)
 {
-    const size_t skip = min_size(chunk.count, (size_t)slice * slice_floats);
+    const size_t skip = ls_min_size(chunk.count, (size_t)slice * slice_floats);
     return (ls_span){ .begin = chunk.begin + skip,
-                      .count = min_size(chunk.count - skip, slice_floats) };
+                      .count = ls_min_size(chunk.count - skip, slice_floats) };
 }

@@ -47,11 +47,11 @@ static size_t machine_bytes(void)
 /* NULL: there is no such memory. */
 static void *pages_alloc(size_t bytes)
 {
+    const bool is_large = bytes >= HUGE_BYTES;
     void *memory = NULL;
-    if (bytes < HUGE_BYTES) return posix_memalign(&memory, ALIGN, bytes) == 0 ? memory : NULL;
-    if (posix_memalign(&memory, HUGE_BYTES, bytes) != 0) return NULL;
+    if (posix_memalign(&memory, is_large ? HUGE_BYTES : ALIGN, bytes) != 0) return NULL;
 #ifdef MADV_HUGEPAGE
-    (void)madvise(memory, bytes / HUGE_BYTES * HUGE_BYTES, MADV_HUGEPAGE);
+    if (is_large) (void)madvise(memory, bytes / HUGE_BYTES * HUGE_BYTES, MADV_HUGEPAGE);
 #endif
     return memory;
 }

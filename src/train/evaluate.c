@@ -6,9 +6,8 @@
 #include <string.h>
 
 #include "numerics.h"
+#include "sizes.h"
 #include "train/scores.h"
-
-static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 
 ls_status ls_evaluation_job_init(ls_evaluation_job *job, const ls_dataset *dataset, ls_part part,
                                  int world_size, ls_group *group, size_t columns, bool want_rows)
@@ -149,7 +148,7 @@ ls_status ls_evaluation_run(const ls_evaluation_job *job, ls_replica *replica,
     const size_t end = (rank + 1) * job->count / ranks;
     const bool classify = replica->config->data->task == LS_TASK_CLASSIFY;
     for (size_t begin = rank * job->count / ranks; begin < end;) {
-        const size_t count = min_size(end - begin, replica->capacity);
+        const size_t count = ls_min_size(end - begin, replica->capacity);
         LS_TRY(load_chunk(job, replica, staging, begin, count));
         const ls_pass_input input = { .kind = LS_PASS_INFERENCE, .samples = count,
                                       .bytes = replica->bytes, .x = replica->x,

@@ -6,6 +6,8 @@
  */
 #include "train/replica_layout.h"
 
+#include "sizes.h"
+
 enum { CARVE_UNIT = 128 }; /* bytes: an arena's alignment, and a GPU's cache line */
 
 #define EVALUATION_BYTES ((size_t)64 << 20) /* of activations, for the sake of an evaluation */
@@ -31,8 +33,6 @@ static size_t end_part(carver *c)
     return part;
 }
 
-static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
-
 /* Rows of the largest pass that a batch of `samples` or fewer can give this rank.
  * Shard sizes of a batch of b samples are floor or ceil of b / V, so no shard of a shorter batch
  * has more than ceil(B / V); a pass has at most that many times the owned shards that it visits. */
@@ -46,7 +46,7 @@ static size_t pass_rows_max(int shard_count, int world_size, int rank, int accum
     for (int pass = 0; pass < accumulate; pass++) {
         size_t shards = 0;
         for (int s = begin; s < end; s++) shards += s % accumulate == pass;
-        most = max_size(most, shards * shard_rows);
+        most = ls_max_size(most, shards * shard_rows);
     }
     return most;
 }
@@ -58,7 +58,7 @@ static size_t evaluation_rows(const ls_replica_config *config)
     size_t sample = 1; /* floats of all layers */
     for (int l = 0; l < config->model->layer_count; l++)
         sample += ls_shape_floats(config->model->layer[l].out);
-    const size_t affordable = max_size(EVALUATION_BYTES / (sample * sizeof(float)), 1);
+    const size_t affordable = ls_max_size(EVALUATION_BYTES / (sample * sizeof(float)), 1);
     return affordable < config->capacity_min ? affordable : config->capacity_min;
 }
 
@@ -66,14 +66,14 @@ size_t ls_replica_capacity(const ls_replica_config *config, int rank)
 {
     const size_t rows = pass_rows_max(config->shard_count, config->world_size, rank,
                                       config->accumulate, config->global_batch);
-    return max_size(rows, evaluation_rows(config));
+    return ls_max_size(rows, evaluation_rows(config));
 }
 
 static size_t batch_capacity(const ls_replica_config *config, int rank)
 {
     const size_t rows = pass_rows_max(config->shard_count, config->world_size, rank, 1,
                                       config->global_batch);
-    return max_size(rows, ls_replica_capacity(config, rank));
+    return ls_max_size(rows, ls_replica_capacity(config, rank));
 }
 
 size_t ls_results_layout(ls_results *results, const ls_replica_config *config, char *base)
@@ -151,7 +151,7 @@ static size_t largest_activation(const ls_model *model)
 {
     size_t most = 0;
     for (int l = 0; l < model->layer_count; l++)
-        most = max_size(most, ls_shape_floats(model->layer[l].out));
+        most = ls_max_size(most, ls_shape_floats(model->layer[l].out));
     return most;
 }
 
@@ -159,7 +159,7 @@ static size_t largest_kernel(const ls_model *model)
 {
     size_t most = 0;
     for (int p = 0; p < model->parameter_count; p++)
-        if (model->parameter[p].is_kernel) most = max_size(most, model->parameter[p].count);
+        if (model->parameter[p].is_kernel) most = ls_max_size(most, model->parameter[p].count);
     return most;
 }
 

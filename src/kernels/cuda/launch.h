@@ -7,6 +7,7 @@
 #include "device/cuda.h"
 #include "kernels/cuda/params.h"
 #include "kernels/kernels.h"
+#include "sizes.h"
 
 #define LS_DECLARE_CUDA(op) LS_MUST_USE ls_##op##_fn ls_##op##_cuda;
 LS_KERNELS(LS_DECLARE_CUDA)
@@ -32,9 +33,6 @@ ls_cuda_divisor ls_cuda_divisor_of(size_t divisor);
 /* Can four floats at a time be moved from `memory`, and from every row of `row_floats` behind
  * it? */
 bool ls_cuda_moves_quads(const void *memory, size_t row_floats);
-
-/* a / b rounded up. */
-static inline size_t ls_ceil_div(size_t a, size_t b) { return a / b + (a % b != 0); }
 
 /* The patches of a convolution's x, as forward and weight gradient read them. */
 ls_cuda_patches ls_cuda_patches_of(const ls_conv_shape *shape, const float *x);

@@ -20,8 +20,8 @@ enum { GRAIN = 32768 };
     X(LS_ACTIVATION_GELU)                                                                         \
     X(LS_ACTIVATION_SILU)
 
-static inline __attribute__((always_inline)) void
-activate_kind(ls_activation kind, float slope, size_t count, const float *x, float *y)
+LS_ALWAYS_INLINE void activate_kind(ls_activation kind, float slope, size_t count, const float *x,
+                                    float *y)
 {
 #pragma GCC ivdep
     for (size_t i = 0; i < count; i++) y[i] = ls_activation_of(kind, slope, x[i]);
@@ -48,9 +48,8 @@ ls_status LS_HOST(activate)(ls_stream *stream, const ls_activate_args *args)
 }
 
 /* `from` is y or x, as ls_activation_derives_from_y says. */
-static inline __attribute__((always_inline)) void
-derive_kind(ls_activation kind, float slope, size_t count, const float *from, const float *dy,
-            float *dx)
+LS_ALWAYS_INLINE void derive_kind(ls_activation kind, float slope, size_t count, const float *from,
+                                  const float *dy, float *dx)
 {
 #pragma GCC ivdep
     for (size_t i = 0; i < count; i++) {

@@ -18,6 +18,7 @@
 
 #include "kernels/host/digest.h"
 #include "kernels/host/host.h"
+#include "sizes.h"
 
 enum { RUN = 512, GROUP = 2, SQUARE_WORDS = 8, WORD = LS_LANES / 2 };
 
@@ -42,13 +43,11 @@ typedef struct {
     part *parts;   /* [tasks] */
 } arena_loop;
 
-static size_t ceil_divide(size_t a, size_t b) { return (a + b - 1) / b; }
-
 static size_t task_count(const ls_arena_table *tensors, size_t group)
 {
     size_t tasks = 0;
     for (int t = 0; t < tensors->count; t++) {
-        tasks += ceil_divide(tensors->host[t].count, group * LS_FLAT_BLOCK);
+        tasks += ls_ceil_div(tensors->host[t].count, group * LS_FLAT_BLOCK);
     }
     return tasks;
 }
@@ -105,8 +104,8 @@ static void arena_task(void *loop_, size_t task, int thread)
     const ls_arena_tensor *tensor = loop->tensors->host;
     const size_t extent = loop->group * LS_FLAT_BLOCK;
     size_t number = task; /* of the task in its tensor */
-    for (; number >= ceil_divide(tensor->count, extent); tensor++) {
-        number -= ceil_divide(tensor->count, extent);
+    for (; number >= ls_ceil_div(tensor->count, extent); tensor++) {
+        number -= ls_ceil_div(tensor->count, extent);
     }
     part *found = &loop->parts[task];
     *found = (part){ .nonfinite = LS_ALL_FINITE };
@@ -151,7 +150,7 @@ static void arena_run(ls_stream *stream, arena_loop *loop,
     const part *parts = loop->parts;
     for (int t = 0; t < loop->tensors->count; t++) {
         const size_t count =
-            ceil_divide(loop->tensors->host[t].count, loop->group * LS_FLAT_BLOCK);
+            ls_ceil_div(loop->tensors->host[t].count, loop->group * LS_FLAT_BLOCK);
         const part all = tensor_part(parts, count);
         store(loop->args, t, &all);
         parts += count;

@@ -14,6 +14,7 @@
 #include "kernels/host/chain_rows.h"
 #include "kernels/host/fold_rows.h"
 #include "kernels/host/lanes.h"
+#include "sizes.h"
 
 enum { WORDS = 4, BLOCK = WORDS * LS_LANES };
 
@@ -39,9 +40,8 @@ static void chain_block(const float *x, size_t places, size_t stride, float *out
     for (int v = 0; v < WORDS; v++) ls_vec_store(out + v * LS_LANES, ls_vec_add(sum[v], zero));
 }
 
-static inline __attribute__((always_inline)) void chain_word(const float *x, size_t places,
-                                                             size_t stride, size_t lanes,
-                                                             float *out)
+LS_ALWAYS_INLINE void chain_word(const float *x, size_t places, size_t stride, size_t lanes,
+                                 float *out)
 {
     ls_vec sum = ls_vec_zero();
     for (size_t p = 0; p < places; p++, x += stride) {
@@ -71,7 +71,7 @@ static void shard_sum(void *loop_, size_t task, int thread)
     const size_t slice = ls_slice_rows(args->width), row_floats = args->width * args->channels;
     const size_t first = args->fold->sample[leaf] * args->height;
     const size_t end = args->fold->sample[leaf + 1] * args->height;
-    const size_t slices = (end - first + slice - 1) / slice;
+    const size_t slices = ls_ceil_div(end - first, slice);
     const float *x = args->x + first * row_floats + loop->first + c;
     float entry[LS_TREE_DEPTH][BLOCK]; /* slices that wait for their sibling */
     int top = -1;

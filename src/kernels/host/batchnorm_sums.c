@@ -23,8 +23,6 @@
 #include "kernels/host/fold_rows.h"
 #include "kernels/host/lanes.h"
 
-#define INLINE static inline __attribute__((always_inline)) /* with its constants, into the loop */
-
 enum {
     BLOCK = 256,                   /* channels of a task */
     STREAMS = 8,                   /* places met at a time */
@@ -50,7 +48,7 @@ typedef struct {
 typedef void chain_fn(const slice *s, size_t at, size_t count, size_t c, size_t lanes);
 
 /* x */
-INLINE void add_values(const slice *s, size_t at, size_t count, size_t c, size_t lanes)
+LS_ALWAYS_INLINE void add_values(const slice *s, size_t at, size_t count, size_t c, size_t lanes)
 {
     ls_vec sum = ls_vec_load_lanes(s->out[0] + c, lanes);
     for (size_t p = 0; p < count; p++) {
@@ -60,7 +58,7 @@ INLINE void add_values(const slice *s, size_t at, size_t count, size_t c, size_t
 }
 
 /* (x - mean) squared */
-INLINE void add_squares(const slice *s, size_t at, size_t count, size_t c, size_t lanes)
+LS_ALWAYS_INLINE void add_squares(const slice *s, size_t at, size_t count, size_t c, size_t lanes)
 {
     const ls_vec minus_mean = ls_vec_load(s->minus_mean + c);
     ls_vec sum = ls_vec_load_lanes(s->out[0] + c, lanes);
@@ -73,7 +71,7 @@ INLINE void add_squares(const slice *s, size_t at, size_t count, size_t c, size_
 }
 
 /* dy, and dy * xhat */
-INLINE void add_gradients(const slice *s, size_t at, size_t count, size_t c, size_t lanes)
+LS_ALWAYS_INLINE void add_gradients(const slice *s, size_t at, size_t count, size_t c, size_t lanes)
 {
     const ls_vec minus_mean = ls_vec_load(s->minus_mean + c), inv = ls_vec_load(s->inv + c);
     ls_vec sum = ls_vec_load_lanes(s->out[0] + c, lanes);
@@ -90,7 +88,7 @@ INLINE void add_gradients(const slice *s, size_t at, size_t count, size_t c, siz
 }
 
 /* `count` places, all channels, word by word: the words' chains overlap. */
-INLINE void chain_places(const slice *s, size_t at, size_t count, chain_fn *chain)
+LS_ALWAYS_INLINE void chain_places(const slice *s, size_t at, size_t count, chain_fn *chain)
 {
     size_t c = 0;
     for (; c + LS_LANES <= s->n; c += LS_LANES) chain(s, at, count, c, LS_LANES);
@@ -98,7 +96,7 @@ INLINE void chain_places(const slice *s, size_t at, size_t count, chain_fn *chai
 }
 
 /* A single word stays in its register. */
-INLINE void chain_slice(const slice *s, size_t sums, chain_fn *chain)
+LS_ALWAYS_INLINE void chain_slice(const slice *s, size_t sums, chain_fn *chain)
 {
     for (size_t k = 0; k < sums; k++) memset(s->out[k], 0, s->n * sizeof(float));
     size_t p = 0;

@@ -23,14 +23,11 @@
 #include "kernels/host/patch.h"
 #include "kernels/host/product.h"
 #include "kernels/host/ranges.h"
+#include "sizes.h"
 
 /* Strided input gradients: floats of dx at once, and more if w is that large; and of a task that
  * clears. */
 enum { SAMPLES_FLOATS = 1 << 16, WEIGHTS_SHARE = 4, CLEAR_GRAIN = 1 << 15 };
-
-static size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
-static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
-static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
 
 /* -- forward ---------------------------------------------------------------------------------- */
 
@@ -120,9 +117,9 @@ static axis axis_of(size_t remainder, size_t extent, size_t stride, size_t pad, 
     const size_t first = (remainder + stride - pad % stride) % stride;
     return (axis){
         .first_place = first,
-        .place_count = first < extent ? ceil_div(extent - first, stride) : 0,
+        .place_count = first < extent ? ls_ceil_div(extent - first, stride) : 0,
         .first_tap = remainder,
-        .tap_count = remainder < kernel ? ceil_div(kernel - remainder, stride) : 0,
+        .tap_count = remainder < kernel ? ls_ceil_div(kernel - remainder, stride) : 0,
         .first_out = (first + pad) / stride,
     };
 }
@@ -184,7 +181,7 @@ static void copy_gradients(const void *operands, const ls_row_at *first, size_t 
     find_readers(j, first->row, tile->rows, at);
     tap_at tap = tap_of(j, first_k);
     for (size_t done = 0, count; done < depth; done += count, tap = tap_after(j, tap)) {
-        count = min_size(s->filters - tap.filter, depth - done);
+        count = ls_min_size(s->filters - tap.filter, depth - done);
         for (int i = 0; i < tile->rows; i++) {
             float *to = memory->buffer + (size_t)i * row_step + done;
             /* Through tap t a place is read by the output t places before; before 0 it is huge. */
@@ -221,7 +218,7 @@ static void pack_taps(const void *operands, size_t first_k, size_t depth, size_t
     const ls_conv_shape *s = &j->args->shape;
     tap_at tap = tap_of(j, first_k);
     for (size_t done = 0, count; done < depth; done += count, tap = tap_after(j, tap)) {
-        count = min_size(s->filters - tap.filter, depth - done);
+        count = ls_min_size(s->filters - tap.filter, depth - done);
         const size_t r = j->row.first_tap + tap.row * s->stride_height;
         const size_t t = j->column.first_tap + tap.column * s->stride_width;
         const float *from = j->args->w
@@ -305,8 +302,9 @@ static size_t samples_at_once(const ls_conv_shape *s)
 {
     const size_t sample = s->height * s->width * s->channels;
     if (s->stride_height * s->stride_width == 1) return s->samples;
-    const size_t floats = max_size(SAMPLES_FLOATS, WEIGHTS_SHARE * s->filters * filter_floats(s));
-    return sample == 0 ? s->samples : max_size(floats / sample, 1);
+    const size_t weights = s->filters * filter_floats(s);
+    const size_t floats = ls_max_size(SAMPLES_FLOATS, WEIGHTS_SHARE * weights);
+    return sample == 0 ? s->samples : ls_max_size(floats / sample, 1);
 }
 
 ls_status LS_HOST(conv_input_gradient)(ls_stream *stream, const ls_conv_input_gradient_args *a)
@@ -315,7 +313,7 @@ ls_status LS_HOST(conv_input_gradient)(ls_stream *stream, const ls_conv_input_gr
     const size_t most = samples_at_once(s);
     for (size_t first = 0; first < s->samples; first += most) {
         ls_conv_input_gradient_args some = *a;
-        some.shape.samples = min_size(most, s->samples - first);
+        some.shape.samples = ls_min_size(most, s->samples - first);
         some.dy += first * s->out_height * s->out_width * s->filters;
         some.dx += first * s->height * s->width * s->channels;
         run_samples(stream, &some);

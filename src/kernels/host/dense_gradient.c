@@ -50,8 +50,7 @@
 #include "kernels/host/dense_gradient.h"
 #include "kernels/host/lanes.h"
 #include "kernels/host/product.h"
-
-#define INLINE static inline __attribute__((always_inline))
+#include "sizes.h"
 
 enum { COLUMNS = LS_TREE_VECTORS * LS_LANES };
 _Static_assert(LS_TILE_COLUMNS % COLUMNS == 0, "what threads share is whole tiles");
@@ -69,9 +68,6 @@ enum { MANY_TILES = 4 };
 enum { SLOT_FLOATS = LS_TREE_ROWS * COLUMNS, STACK_FLOATS = LS_FOLD_MERGE_MAX * SLOT_FLOATS };
 _Static_assert((STACK_FLOATS + LS_DENSE_PLACES * COLUMNS) * sizeof(float) <= LS_SCRATCH_BYTES,
                "stack and copy fit into scratch memory");
-
-static size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
-static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 
 /* The sum of chains [first, first + 2^height), to which slots are added. */
 typedef struct {
@@ -106,7 +102,7 @@ typedef struct {
 } tile;
 
 /* acc = chain i. */
-INLINE void sum_0(const tile *t, int i, ls_vec acc[][LS_TREE_VECTORS], int rows)
+LS_ALWAYS_INLINE void sum_0(const tile *t, int i, ls_vec acc[][LS_TREE_VECTORS], int rows)
 {
     const size_t a_step = t->a_step, b_step = t->b_step, first = t->job->place[i];
     const float *a = t->a + first * a_step, *b = t->b + first * b_step;
@@ -139,7 +135,8 @@ INLINE void sum_0(const tile *t, int i, ls_vec acc[][LS_TREE_VECTORS], int rows)
 
 /* acc = the subtree of this height whose first chain is i. */
 #define DEFINE_SUM(height, below)                                                                 \
-    INLINE void sum_##height(const tile *t, int i, ls_vec acc[][LS_TREE_VECTORS], int rows)       \
+    LS_ALWAYS_INLINE void sum_##height(const tile *t, int i, ls_vec acc[][LS_TREE_VECTORS],       \
+                                       int rows)                                                  \
     {                                                                                             \
         ls_vec left[LS_TREE_ROWS][LS_TREE_VECTORS];                                               \
         below(t, i, left, rows);                                                                  \
@@ -156,7 +153,7 @@ DEFINE_SUM(3, sum_2)
 _Static_assert(LS_TREE_HEIGHT <= 3, "there is a function for every height");
 
 /* The tile in slot `slot`; its rows are *step floats apart. */
-INLINE float *slot_at(const tile *t, int slot, size_t *step)
+LS_ALWAYS_INLINE float *slot_at(const tile *t, int slot, size_t *step)
 {
     const ls_conv_weight_gradient_args *a = t->job->args;
     const int temporary = slot - a->fold->piece_count;
@@ -166,13 +163,13 @@ INLINE float *slot_at(const tile *t, int slot, size_t *step)
 }
 
 /* Lanes of word v that dw has. */
-INLINE size_t word_lanes(const tile *t, int v)
+LS_ALWAYS_INLINE size_t word_lanes(const tile *t, int v)
 {
     const size_t before = (size_t)v * LS_LANES;
-    return before < t->columns ? min_size(t->columns - before, LS_LANES) : 0;
+    return before < t->columns ? ls_min_size(t->columns - before, LS_LANES) : 0;
 }
 
-INLINE void finish(const tile *t, const node *n, ls_vec acc[][LS_TREE_VECTORS], int rows)
+LS_ALWAYS_INLINE void finish(const tile *t, const node *n, ls_vec acc[][LS_TREE_VECTORS], int rows)
 {
     size_t step;
     for (int m = 0; m < n->add_count; m++) {
@@ -196,7 +193,7 @@ INLINE void finish(const tile *t, const node *n, ls_vec acc[][LS_TREE_VECTORS], 
     }
 }
 
-INLINE void run_nodes(const tile *t, int rows)
+LS_ALWAYS_INLINE void run_nodes(const tile *t, int rows)
 {
     const node *end = t->job->node + t->job->node_count;
     for (int r = 0; r < rows; r++) __builtin_prefetch(t->dw + (size_t)r * t->job->columns, 1);
@@ -243,7 +240,7 @@ static void lay_out(const job *j, size_t column, float *copy, tile *t)
 /* Ask for part i of n of the words of x that lie right of a column of tiles, in the second level
  * cache: the first has none to spare. A line of every place is no pattern that the processor would
  * follow by itself. (Inline: the compiler drops calls of functions that do no more than ask.) */
-INLINE void fetch_next(const job *j, size_t column, size_t i, size_t n)
+LS_ALWAYS_INLINE void fetch_next(const job *j, size_t column, size_t i, size_t n)
 {
     enum { SECOND_LEVEL = 2 };
     if (n < MANY_TILES || j->places == 0 || column + COLUMNS >= j->columns) return;
@@ -257,7 +254,7 @@ INLINE void fetch_next(const job *j, size_t column, size_t i, size_t n)
 static void run_column(const job *j, size_t column, size_t first, size_t last, tile *t, float *copy)
 {
     const ls_conv_weight_gradient_args *a = j->args;
-    t->columns = min_size(COLUMNS, j->columns - column);
+    t->columns = ls_min_size(COLUMNS, j->columns - column);
     lay_out(j, column, copy, t);
     for (size_t i = first; i < last; i++) {
         const size_t row = i * j->filters / j->row_tiles;
@@ -272,15 +269,14 @@ static void run_column(const job *j, size_t column, size_t first, size_t last, t
 static void run_task(void *arg, size_t task, int thread)
 {
     const job *j = arg;
-    const size_t r = task / j->split.column_parts, c = task % j->split.column_parts;
-    const size_t column_tiles = ceil_div(j->columns, LS_TILE_COLUMNS);
-    const size_t first = c * column_tiles / j->split.column_parts * LS_TILE_COLUMNS;
-    const size_t last = (c + 1) * column_tiles / j->split.column_parts * LS_TILE_COLUMNS;
+    const size_t column_tiles = ls_ceil_div(j->columns, LS_TILE_COLUMNS);
+    const ls_split_part part = ls_split_part_at(j->split, task, j->row_tiles, column_tiles);
+    const size_t first = part.first_column * LS_TILE_COLUMNS;
+    const size_t last = ls_min_size(part.last_column * LS_TILE_COLUMNS, j->columns);
     float *scratch = ls_pool_scratch(j->pool, thread);
     tile t = {.job = j, .a_step = j->filters, .stack = scratch};
-    for (size_t column = first; column < min_size(last, j->columns); column += COLUMNS) {
-        run_column(j, column, r * j->row_tiles / j->split.row_parts,
-                   (r + 1) * j->row_tiles / j->split.row_parts, &t, scratch + STACK_FLOATS);
+    for (size_t column = first; column < last; column += COLUMNS) {
+        run_column(j, column, part.first_row, part.last_row, &t, scratch + STACK_FLOATS);
     }
 }
 
@@ -325,11 +321,11 @@ void LS_HOST(dense_gradient)(ls_pool *pool, const ls_conv_weight_gradient_args *
     j.filters = s->filters;
     j.columns = s->channels;
     j.places = s->samples * s->out_height * s->out_width;
-    j.row_tiles = ceil_div(j.filters, LS_TREE_ROWS);
+    j.row_tiles = ls_ceil_div(j.filters, LS_TREE_ROWS);
     j.copies = j.columns * sizeof(float) % ALIAS_BYTES == 0 || j.places > PLACES_IN_PLACE
                || (j.columns % LS_LANES != 0 && j.row_tiles >= MANY_TILES);
     list_nodes(&j);
-    const size_t column_tiles = ceil_div(j.columns, LS_TILE_COLUMNS);
+    const size_t column_tiles = ls_ceil_div(j.columns, LS_TILE_COLUMNS);
     const ls_split_problem problem = {
         .tile_rows = LS_TREE_ROWS,
         .row_tiles = j.row_tiles,
@@ -340,5 +336,5 @@ void LS_HOST(dense_gradient)(ls_pool *pool, const ls_conv_weight_gradient_args *
         .pack_cost = 0.05,
     };
     j.split = LS_HOST(split)(&problem, ls_pool_thread_count(pool));
-    ls_pool_run(pool, j.split.row_parts * j.split.column_parts, run_task, &j);
+    ls_pool_run(pool, ls_split_tasks(j.split), run_task, &j);
 }

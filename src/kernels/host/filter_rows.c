@@ -15,12 +15,10 @@
 #include <string.h>
 
 #include "kernels/host/pack.h"
+#include "sizes.h"
 
 /* Narrower filter rows make tiles of too few chains. */
 enum { FILTER_ROW_MIN = 8, BAND_FLOATS_MAX = 1 << 18 };
-
-static size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
-static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 
 /* Floats in a row of the band: what the windows of an output row see. */
 static size_t band_row(const ls_conv_shape *s)
@@ -50,8 +48,8 @@ size_t LS_HOST(filter_rows_floats)(const ls_conv_shape *s, size_t slice_rows)
 /* One row of the image, or of padding, with the padding on both sides. */
 static void copy_row(const ls_conv_shape *s, const float *image, size_t h, float *to)
 {
-    const size_t row = band_row(s), before = min_size(s->pad_left * s->channels, row);
-    const size_t inside = min_size(s->width * s->channels, row - before);
+    const size_t row = band_row(s), before = ls_min_size(s->pad_left * s->channels, row);
+    const size_t inside = ls_min_size(s->width * s->channels, row - before);
     if (h >= s->height) { /* above the image it is huge */
         memset(to, 0, row * sizeof *to);
         return;
@@ -89,7 +87,7 @@ static void list_runs(const ls_filter_rows *job, bool in_band, ls_tile_run *run)
 static void run_filter_row(const ls_filter_rows *job, ls_tile tile, size_t r)
 {
     const size_t floats = job->shape->kernel_width * job->shape->channels;
-    const size_t tiles = ceil_div(floats, LS_TILE_ROWS);
+    const size_t tiles = ls_ceil_div(floats, LS_TILE_ROWS);
     ls_tile_source add[LS_TREE_DEPTH + LS_FOLD_MERGE_MAX];
     tile.add = add;
     for (size_t i = 0, e = 0; i < tiles; i++) {
@@ -98,7 +96,7 @@ static void run_filter_row(const ls_filter_rows *job, ls_tile tile, size_t r)
         part.rows = (int)rows;
         part.a += e;
         for (size_t f = 0; f < job->filters; f += LS_TILE_COLUMNS) {
-            part.columns = min_size(LS_TILE_COLUMNS, job->filters - f);
+            part.columns = ls_min_size(LS_TILE_COLUMNS, job->filters - f);
             part.b = tile.b + f;
             part.to = job->to + at * job->to_step + f;
             for (int m = 0; m < job->add_count; m++) {

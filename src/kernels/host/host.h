@@ -42,6 +42,9 @@
 #define LS_HOST_EXPAND(op, isa) LS_HOST_PASTE(op, isa)
 #define LS_HOST(op) LS_HOST_EXPAND(op, LS_ISA)
 
+/* A function that is to become part of the loop that calls it, with the constants of the call. */
+#define LS_ALWAYS_INLINE static inline __attribute__((always_inline))
+
 #ifdef LS_ISA
 #define LS_DECLARE_HOST(op) LS_MUST_USE ls_##op##_fn LS_HOST(op);
 LS_KERNELS(LS_DECLARE_HOST)

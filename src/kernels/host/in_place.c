@@ -11,8 +11,7 @@
  * have negative numbers; as size_t they wrap around, and adding the place wraps back.
  */
 #include "kernels/host/in_place.h"
-
-static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
+#include "sizes.h"
 
 /* -- making a list ---------------------------------------------------------------------------- */
 
@@ -26,7 +25,7 @@ static bool find_rows(const ls_tap_grid *g, ptrdiff_t left, int rows, int *first
     const ptrdiff_t step = (ptrdiff_t)g->step, width = (ptrdiff_t)g->width;
     *first = 0;
     *last = rows;
-    if (left < 0) *first = (int)min_size((size_t)((step - 1 - left) / step), (size_t)rows);
+    if (left < 0) *first = (int)ls_min_size((size_t)((step - 1 - left) / step), (size_t)rows);
     if (left + (rows - 1) * step >= width) {
         *last = left >= width ? 0 : (int)((width - left + step - 1) / step);
     }
@@ -70,7 +69,7 @@ static outcome make_runs(const ls_tap_grid *g, int rows, size_t depth, ls_tap_li
         const size_t taps = has_border || g->direction < 0 ? 1 : g->tap_columns - tap;
         const ptrdiff_t shift = g->direction * (ptrdiff_t)tap;
         int first = 0, last = rows;
-        count = min_size(taps * g->depth - within, depth - done);
+        count = ls_min_size(taps * g->depth - within, depth - done);
         if (has_border && !find_rows(g, list->column + shift, rows, &first, &last)) {
             return IMPOSSIBLE;
         }

@@ -10,13 +10,12 @@
 #include LS_SIMD
 
 /* Lanes beyond the first `lanes` are +0. */
-static inline __attribute__((always_inline)) ls_vec ls_vec_load_lanes(const float *p, size_t lanes)
+LS_ALWAYS_INLINE ls_vec ls_vec_load_lanes(const float *p, size_t lanes)
 {
     return lanes < LS_LANES ? ls_vec_load_part(p, lanes) : ls_vec_load(p);
 }
 
-static inline __attribute__((always_inline)) void ls_vec_store_lanes(float *p, ls_vec v,
-                                                                     size_t lanes)
+LS_ALWAYS_INLINE void ls_vec_store_lanes(float *p, ls_vec v, size_t lanes)
 {
     if (lanes < LS_LANES) {
         ls_vec_store_part(p, v, lanes);

@@ -15,6 +15,7 @@
 #include "kernels/host/patch.h"
 
 #include "kernels/host/pack.h"
+#include "sizes.h"
 
 /* One call's constants. */
 typedef struct {
@@ -32,9 +33,6 @@ typedef struct {
 typedef struct {
     size_t n, p, q;
 } place_at;
-
-static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
-static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
 
 /* -- inside the image ------------------------------------------------------------------------- */
 
@@ -62,7 +60,7 @@ static void copy_inside(const window *w, place_at at, size_t count, float *to, s
                         + (at.q * s->stride_width - s->pad_left) * s->channels;
     size_t offset = w->first_offset;
     for (size_t k = w->begin; k < w->end;) {
-        const size_t length = min_size(w->filter_row - offset, w->end - k);
+        const size_t length = ls_min_size(w->filter_row - offset, w->end - k);
         const bool exact = k + (length + LS_LANES - 1) / LS_LANES * LS_LANES > w->end;
         copy_run(to, to_step, from + offset, s->stride_width * s->channels, length, count, exact);
         to += length;
@@ -79,9 +77,9 @@ static void copy_inside(const window *w, place_at at, size_t count, float *to, s
 static void copy_clipped(const float *row, size_t image_row, ptrdiff_t shift, size_t length,
                          float *to)
 {
-    const size_t before = shift < 0 ? min_size((size_t)-shift, length) : 0;
-    const size_t first = shift < 0 ? 0 : min_size((size_t)shift, image_row);
-    const size_t copied = min_size(image_row - first, length - before);
+    const size_t before = shift < 0 ? ls_min_size((size_t)-shift, length) : 0;
+    const size_t first = shift < 0 ? 0 : ls_min_size((size_t)shift, image_row);
+    const size_t copied = ls_min_size(image_row - first, length - before);
     for (size_t i = 0; i < before; i++) to[i] = 0.0f;
     for (size_t i = 0; i < copied; i++) to[before + i] = row[first + i];
     for (size_t i = before + copied; i < length; i++) to[i] = 0.0f;
@@ -92,7 +90,7 @@ static void copy_at_border(const window *w, place_at at, float *to)
     const ls_conv_shape *s = w->shape;
     size_t offset = w->first_offset, r = w->first_row;
     for (size_t k = w->begin; k < w->end; r++) {
-        const size_t length = min_size(w->filter_row - offset, w->end - k);
+        const size_t length = ls_min_size(w->filter_row - offset, w->end - k);
         const size_t h = at.p * s->stride_height + r;
         if (h < s->pad_top || h - s->pad_top >= s->height) {
             for (size_t i = 0; i < length; i++) to[i] = 0.0f;
@@ -117,8 +115,8 @@ static void copy_stretch(const window *w, place_at at, size_t count, float *to, 
     const size_t h = at.p * s->stride_height, end = at.q + count;
     const bool has_rows = h + w->first_row >= s->pad_top
                           && h + w->last_row < s->height + s->pad_top;
-    const size_t first = has_rows ? min_size(max_size(at.q, w->first_q), end) : end;
-    const size_t last = max_size(first, min_size(end, w->last_q));
+    const size_t first = has_rows ? ls_min_size(ls_max_size(at.q, w->first_q), end) : end;
+    const size_t last = ls_max_size(first, ls_min_size(end, w->last_q));
     float *row = to;
     for (place_at i = at; i.q < first; i.q++, row += to_step) copy_at_border(w, i, row);
     copy_inside(w, (place_at){at.n, at.p, first}, last - first, row, to_step);
@@ -155,7 +153,7 @@ void LS_HOST(patch_copy)(const ls_conv_shape *s, const float *x, size_t begin, s
     place_at at = {place / s->out_width / s->out_height, place / s->out_width % s->out_height,
                    place % s->out_width};
     while (count > 0) {
-        const size_t stretch = min_size(count, s->out_width - at.q);
+        const size_t stretch = ls_min_size(count, s->out_width - at.q);
         copy_stretch(&w, at, stretch, to, to_step);
         to += stretch * to_step;
         count -= stretch;

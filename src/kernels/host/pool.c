@@ -20,8 +20,6 @@
 #include "kernels/host/pool.h"
 #include "kernels/host/ranges.h"
 
-#define INLINE static inline __attribute__((always_inline)) /* with its constants, into the loop */
-
 enum { CHANNELS = 64, GRAIN = 32768, AHEAD_BYTES = 2048 };
 
 /* Places of a window that lie inside the input, in one direction. */
@@ -61,7 +59,7 @@ static inline bool is_whole_square(const ls_pool_shape *s, window v)
 
 static const window square = { .row = { 0, 2 }, .column = { 0, 2 } };
 
-INLINE ls_bytes load_bytes(const uint8_t *p, size_t lanes)
+LS_ALWAYS_INLINE ls_bytes load_bytes(const uint8_t *p, size_t lanes)
 {
     uint8_t all[LS_LANES] = { 0 };
     if (lanes == LS_LANES) return ls_bytes_load(p);
@@ -69,7 +67,7 @@ INLINE ls_bytes load_bytes(const uint8_t *p, size_t lanes)
     return ls_bytes_load(all);
 }
 
-INLINE void store_bytes(uint8_t *p, ls_bytes v, size_t lanes)
+LS_ALWAYS_INLINE void store_bytes(uint8_t *p, ls_bytes v, size_t lanes)
 {
     uint8_t all[LS_LANES];
     if (lanes == LS_LANES) {
@@ -94,7 +92,8 @@ static steps steps_of(const ls_pool_shape *s)
 }
 
 /* One window for a word of channels; x is its first valid place's first channel. */
-INLINE void pool_word(steps step, window v, const float *x, size_t lanes, float *y, uint8_t *place)
+LS_ALWAYS_INLINE void pool_word(steps step, window v, const float *x, size_t lanes, float *y,
+                                uint8_t *place)
 {
     ls_vec largest = ls_vec_load_lanes(x, lanes);
     ls_bytes stood = ls_bytes_set((int)(v.row.begin * step.window_width + v.column.begin));
@@ -112,7 +111,7 @@ INLINE void pool_word(steps step, window v, const float *x, size_t lanes, float 
     store_bytes(place, stood, lanes);
 }
 
-INLINE void pool_window(steps step, window v, const float *x, float *y, uint8_t *place)
+LS_ALWAYS_INLINE void pool_window(steps step, window v, const float *x, float *y, uint8_t *place)
 {
     size_t c = 0;
     for (; c + LS_LANES <= step.beside; c += LS_LANES) {
@@ -178,8 +177,8 @@ static inline void fetch_ahead(const float *p)
 /* `columns` places in a row of a window, the first of which is number `place`: dx gets the output's
  * gradient where it was chosen and +0 elsewhere, or has that added. A word of channels; the next
  * place is `beside` floats on. */
-INLINE void give_word(output o, int place, size_t columns, bool adds, size_t lanes, float *dx,
-                      size_t beside)
+LS_ALWAYS_INLINE void give_word(output o, int place, size_t columns, bool adds, size_t lanes,
+                                float *dx, size_t beside)
 {
     const ls_vec zero = ls_vec_zero();
     ls_vec gradient = ls_vec_load_lanes(o.dy, lanes);
@@ -200,8 +199,8 @@ INLINE void give_word(output o, int place, size_t columns, bool adds, size_t lan
 }
 
 /* `count` channels, from `at` on. */
-INLINE void give_row(const ls_max_pool_gradient_args *args, size_t at, size_t count, size_t place,
-                     size_t columns, bool adds, float *dx)
+LS_ALWAYS_INLINE void give_row(const ls_max_pool_gradient_args *args, size_t at, size_t count,
+                               size_t place, size_t columns, bool adds, float *dx)
 {
     size_t c = 0;
     for (; c + LS_LANES <= count; c += LS_LANES) {

@@ -19,6 +19,7 @@
  */
 #include "kernels/host/lanes.h"
 #include "kernels/host/product.h"
+#include "sizes.h"
 
 /* Columns of one part, at most. */
 enum { PART_PANELS = 512 / LS_TILE_COLUMNS };
@@ -27,18 +28,15 @@ enum { TASK_WORK_MIN = 1 << 19 };
 /* Multiplications per cycle of one thread, roughly. */
 static const double WORK_PER_CYCLE = 2.0 * LS_LANES;
 
-static size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
-static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
-
 /* -- the cut ---------------------------------------------------------------------------------- */
 
 /* Estimated cycles until the last of `threads` threads is done. */
 static double split_time(const ls_split_problem *p, ls_split split, int threads)
 {
-    const double rows = (double)(ceil_div(p->row_tiles, split.row_parts) * p->tile_rows);
-    const double columns = (double)(ceil_div(p->column_tiles, split.column_parts)
+    const double rows = (double)(ls_ceil_div(p->row_tiles, split.row_parts) * p->tile_rows);
+    const double columns = (double)(ls_ceil_div(p->column_tiles, split.column_parts)
                                     * LS_TILE_COLUMNS);
-    const double rounds = (double)ceil_div(split.row_parts * split.column_parts, (size_t)threads);
+    const double rounds = (double)ls_ceil_div(ls_split_tasks(split), (size_t)threads);
     const double part = rows * columns / WORK_PER_CYCLE + columns * p->pack_cost
                         + rows * p->row_cost;
     /* One round leaves a thread that was disturbed nobody to take over from it. */
@@ -47,15 +45,15 @@ static double split_time(const ls_split_problem *p, ls_split split, int threads)
 
 ls_split LS_HOST(split)(const ls_split_problem *p, int threads)
 {
-    const size_t row_min = ceil_div(p->row_tiles, p->row_tiles_max);
-    const size_t column_min = ceil_div(p->column_tiles, p->column_tiles_max);
+    const size_t row_min = ls_ceil_div(p->row_tiles, p->row_tiles_max);
+    const size_t column_min = ls_ceil_div(p->column_tiles, p->column_tiles_max);
     ls_split best = {row_min, column_min};
     const double work = (double)(p->row_tiles * p->column_tiles)
                         * (double)(p->tile_rows * LS_TILE_COLUMNS) * (double)p->depth;
     if (threads == 1 || work < TASK_WORK_MIN) return best;
     const size_t most = 4 * (size_t)threads;
-    for (size_t r = row_min; r <= min_size(p->row_tiles, row_min * most); r++) {
-        for (size_t c = column_min; c <= min_size(p->column_tiles, column_min * most); c++) {
+    for (size_t r = row_min; r <= ls_min_size(p->row_tiles, row_min * most); r++) {
+        for (size_t c = column_min; c <= ls_min_size(p->column_tiles, column_min * most); c++) {
             if (r * c > row_min * column_min * most) break;
             const ls_split split = {r, c};
             if (split_time(p, split, threads) < split_time(p, best, threads)) best = split;
@@ -99,7 +97,7 @@ typedef struct {
 /* First row of tile `within` of a group: the rows are dealt to the tiles as evenly as may be. */
 static size_t row_in_group(const job *j, size_t within)
 {
-    return within * j->rows_each + min_size(within, j->rows_left);
+    return within * j->rows_each + ls_min_size(within, j->rows_left);
 }
 
 /* First row of tile `tile`. */
@@ -120,7 +118,7 @@ static float *row_of_c(const job *j, const ls_row_at *at)
  * the end of the part that begins at k. */
 static size_t even_end(size_t length, size_t part_max, size_t k)
 {
-    const size_t parts = ceil_div(length, part_max);
+    const size_t parts = ls_ceil_div(length, part_max);
     size_t i = k * parts / length;
     if ((i + 1) * length / parts <= k) i++;
     return (i + 1) * length / parts;
@@ -142,7 +140,7 @@ static void pack_panels(const ls_product *p, const part *a, size_t k, size_t dep
 {
     float *panel = a->panels;
     for (size_t n = a->first_column; n < a->last_column; n += LS_TILE_COLUMNS) {
-        p->pack(p->operands, k, depth, n, min_size(LS_TILE_COLUMNS, a->last_column - n), panel);
+        p->pack(p->operands, k, depth, n, ls_min_size(LS_TILE_COLUMNS, a->last_column - n), panel);
         panel += depth * LS_TILE_COLUMNS;
     }
 }
@@ -177,7 +175,7 @@ static void run_rows(const job *j, const part *a, const ls_row_at *at, size_t ro
     const size_t panel_step = p->b != NULL ? LS_TILE_COLUMNS : depth * LS_TILE_COLUMNS;
     p->take_rows(p->operands, at, k, depth, a->memory, &tile);
     for (size_t n = a->first_column; n < a->last_column; n += LS_TILE_COLUMNS) {
-        tile.columns = min_size(LS_TILE_COLUMNS, a->last_column - n);
+        tile.columns = ls_min_size(LS_TILE_COLUMNS, a->last_column - n);
         LS_HOST(tile)(&tile);
         tile.b += panel_step;
         tile.next = 0;
@@ -220,13 +218,13 @@ static void turn_part(const job *j, const part *a)
     const ls_product *p = j->product;
     const size_t last_row = tile_row(j, a->last_tile);
     for (size_t row = a->first_row; row < last_row; row += LS_LANES) {
-        const size_t rows = min_size(LS_LANES, last_row - row);
+        const size_t rows = ls_min_size(LS_LANES, last_row - row);
         const ls_vec bias = p->bias != NULL ? ls_vec_load_lanes(p->bias + row, rows)
                                             : ls_vec_zero();
         for (size_t n = a->first_column; n < a->last_column; n += LS_LANES) {
             ls_vec square[LS_LANES];
             take_square(a, row, rows, n, square);
-            for (size_t i = 0; i < min_size(LS_LANES, a->last_column - n); i++) {
+            for (size_t i = 0; i < ls_min_size(LS_LANES, a->last_column - n); i++) {
                 float *to = p->C + (n + i) * p->step + row;
                 ls_vec x = ls_vec_add(ls_vec_add(square[i], bias), ls_vec_zero());
                 if (p->accumulate) x = ls_vec_add(ls_vec_load_lanes(to, rows), x);
@@ -240,17 +238,16 @@ static void run_part(void *arg, size_t task, int thread)
 {
     const job *j = arg;
     const ls_product *p = j->product;
-    const size_t r = task / j->split.column_parts, c = task % j->split.column_parts;
+    const ls_split_part at = ls_split_part_at(j->split, task, j->row_tiles, j->column_tiles);
     float *scratch = ls_pool_scratch(j->pool, thread);
     ls_rows_memory memory;
     memory.buffer = scratch + PANELS_FLOATS;
     memory.lists.count = 0;
     part a = {
-        .first_tile = r * j->row_tiles / j->split.row_parts,
-        .last_tile = (r + 1) * j->row_tiles / j->split.row_parts,
-        .first_column = c * j->column_tiles / j->split.column_parts * LS_TILE_COLUMNS,
-        .last_column = min_size(p->columns, (c + 1) * j->column_tiles / j->split.column_parts
-                                                * LS_TILE_COLUMNS),
+        .first_tile = at.first_row,
+        .last_tile = at.last_row,
+        .first_column = at.first_column * LS_TILE_COLUMNS,
+        .last_column = ls_min_size(p->columns, at.last_column * LS_TILE_COLUMNS),
         .panels = scratch,
         .memory = &memory,
         .partial = scratch + PANELS_FLOATS + ROWS_FLOATS,
@@ -271,9 +268,9 @@ void LS_HOST(product)(ls_pool *pool, const ls_product *p)
     if (p->rows == 0 || p->columns == 0) return;
     const size_t group = p->group > 0 ? p->group : p->rows;
     const size_t tile_rows = p->tile_rows > 0 ? (size_t)p->tile_rows : LS_TILE_ROWS;
-    const size_t group_tiles = ceil_div(group, tile_rows);
+    const size_t group_tiles = ls_ceil_div(group, tile_rows);
     /* Panels of a block: as many as there is room for. */
-    const size_t panel_floats = min_size(p->depth, p->block_depth) * LS_TILE_COLUMNS;
+    const size_t panel_floats = ls_min_size(p->depth, p->block_depth) * LS_TILE_COLUMNS;
     const size_t panels = panel_floats > 0 ? PANELS_FLOATS / panel_floats : PART_PANELS;
     job j = {
         .product = p,
@@ -283,7 +280,7 @@ void LS_HOST(product)(ls_pool *pool, const ls_product *p)
         .rows_each = group / group_tiles,
         .rows_left = group % group_tiles,
         .row_tiles = p->rows / group * group_tiles,
-        .column_tiles = ceil_div(p->columns, LS_TILE_COLUMNS),
+        .column_tiles = ls_ceil_div(p->columns, LS_TILE_COLUMNS),
     };
     const ls_split_problem problem = {
         .tile_rows = tile_rows,
@@ -291,10 +288,10 @@ void LS_HOST(product)(ls_pool *pool, const ls_product *p)
         .column_tiles = j.column_tiles,
         .depth = p->depth,
         .row_tiles_max = is_kept_apart(p) ? PARTIAL_TILES : j.row_tiles,
-        .column_tiles_max = min_size(panels, PART_PANELS),
+        .column_tiles_max = ls_min_size(panels, PART_PANELS),
         .row_cost = p->row_cost,
         .pack_cost = p->pack_cost,
     };
     j.split = LS_HOST(split)(&problem, ls_pool_thread_count(pool));
-    ls_pool_run(pool, j.split.row_parts * j.split.column_parts, run_part, &j);
+    ls_pool_run(pool, ls_split_tasks(j.split), run_part, &j);
 }

@@ -93,4 +93,23 @@ typedef struct {
 
 ls_split LS_HOST(split)(const ls_split_problem *problem, int threads);
 
+static inline size_t ls_split_tasks(ls_split split) { return split.row_parts * split.column_parts; }
+
+/* What one task has of `rows` x `columns`: each cut as evenly as may be. */
+typedef struct {
+    size_t first_row, last_row, first_column, last_column;
+} ls_split_part;
+
+static inline ls_split_part ls_split_part_at(ls_split split, size_t task, size_t rows,
+                                             size_t columns)
+{
+    const size_t r = task / split.column_parts, c = task % split.column_parts;
+    return (ls_split_part){
+        .first_row = r * rows / split.row_parts,
+        .last_row = (r + 1) * rows / split.row_parts,
+        .first_column = c * columns / split.column_parts,
+        .last_column = (c + 1) * columns / split.column_parts,
+    };
+}
+
 #endif

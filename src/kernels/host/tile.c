@@ -16,8 +16,6 @@
  */
 #include "kernels/host/tile.h"
 
-#define INLINE static inline __attribute__((always_inline))
-
 enum { ROWS_PER_POINTER = 3 };
 
 /* Steps of k by which A is fetched ahead, where a tile does not fetch for a later one. A weight
@@ -27,14 +25,14 @@ enum { ROWS_PER_POINTER = 3 };
 enum { AHEAD = 16 };
 
 /* Word `v` of `vectors` of a row of `columns` floats that starts at p. */
-INLINE ls_vec word_load(const float *p, int v, int vectors, size_t columns)
+LS_ALWAYS_INLINE ls_vec word_load(const float *p, int v, int vectors, size_t columns)
 {
     const size_t rest = columns - (size_t)v * LS_LANES;
     if (v + 1 == vectors && rest < LS_LANES) return ls_vec_load_part(p + v * LS_LANES, rest);
     return ls_vec_load(p + v * LS_LANES);
 }
 
-INLINE void word_store(float *p, ls_vec x, int v, int vectors, size_t columns)
+LS_ALWAYS_INLINE void word_store(float *p, ls_vec x, int v, int vectors, size_t columns)
 {
     const size_t rest = columns - (size_t)v * LS_LANES;
     if (v + 1 == vectors && rest < LS_LANES) ls_vec_store_part(p + v * LS_LANES, x, rest);
@@ -43,8 +41,9 @@ INLINE void word_store(float *p, ls_vec x, int v, int vectors, size_t columns)
 
 /* The terms of one run, for the rows [first, last) of `acc`. `next` is where the tile's fetching
  * has come to. A narrow tile's has no such place: its runs are short, and each would pay for it. */
-INLINE void tile_run(const ls_tile *t, const ls_tile_run *run, ls_vec acc[][LS_TILE_VECTORS],
-                     int first, int last, int vectors, uintptr_t *next)
+LS_ALWAYS_INLINE void tile_run(const ls_tile *t, const ls_tile_run *run,
+                               ls_vec acc[][LS_TILE_VECTORS], int first, int last, int vectors,
+                               uintptr_t *next)
 {
     if (first >= last) return; /* never: a constant that spares the compiler a loop of no rows */
     const size_t row_step = t->a_row_step, a_step = t->a_step, b_step = t->b_step;
@@ -87,7 +86,8 @@ INLINE void tile_run(const ls_tile *t, const ls_tile_run *run, ls_vec acc[][LS_T
     if (fetches) *next = fetch;
 }
 
-INLINE void tile_multiply(const ls_tile *t, ls_vec acc[][LS_TILE_VECTORS], int rows, int vectors)
+LS_ALWAYS_INLINE void tile_multiply(const ls_tile *t, ls_vec acc[][LS_TILE_VECTORS], int rows,
+                                    int vectors)
 {
     const ls_tile_run *end = t->run + t->runs;
     uintptr_t next = t->next;
@@ -99,7 +99,8 @@ INLINE void tile_multiply(const ls_tile *t, ls_vec acc[][LS_TILE_VECTORS], int r
 }
 
 /* What follows the last term of a chain. */
-INLINE void tile_finish(const ls_tile *t, ls_vec acc[][LS_TILE_VECTORS], int rows, int vectors)
+LS_ALWAYS_INLINE void tile_finish(const ls_tile *t, ls_vec acc[][LS_TILE_VECTORS], int rows,
+                                  int vectors)
 {
     if (t->bias != NULL) {
 #pragma GCC unroll 16
@@ -136,7 +137,7 @@ INLINE void tile_finish(const ls_tile *t, ls_vec acc[][LS_TILE_VECTORS], int row
 /* Where the tile is stored at the end is asked for at the beginning: the lines are in the cache by
  * then. (A convolution's result is larger than the caches; stores that wait for its lines fill the
  * queue of stores.) */
-INLINE void tile_fetch(const ls_tile *t, int rows, int vectors)
+LS_ALWAYS_INLINE void tile_fetch(const ls_tile *t, int rows, int vectors)
 {
 #pragma GCC unroll 16
     for (int i = 0; i < rows; i++) {
@@ -146,7 +147,7 @@ INLINE void tile_fetch(const ls_tile *t, int rows, int vectors)
     }
 }
 
-INLINE void tile_compute(const ls_tile *t, int rows, int vectors)
+LS_ALWAYS_INLINE void tile_compute(const ls_tile *t, int rows, int vectors)
 {
     ls_vec acc[LS_NARROW_ROWS][LS_TILE_VECTORS];
     tile_fetch(t, rows, vectors);

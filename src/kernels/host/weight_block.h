@@ -20,6 +20,7 @@
 #include "kernels/host/product.h"
 #include "kernels/host/weight_gradient.h"
 #include "numerics.h"
+#include "sizes.h"
 
 /* Where the rows of B come from. */
 typedef enum {
@@ -106,7 +107,7 @@ static inline size_t ls_weight_made_places(const ls_weight_job *j)
  * where a leaf is a handful of places. */
 static inline size_t ls_weight_parts(size_t length, size_t part)
 {
-    return length <= part ? 1 : (length + part - 1) / part;
+    return length <= part ? 1 : ls_ceil_div(length, part);
 }
 
 /* Set what follows slice_rows, for a dw that is not empty. `room` as in

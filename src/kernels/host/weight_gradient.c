@@ -25,8 +25,7 @@
 #include "kernels/host/dense_gradient.h"
 #include "kernels/host/fold_rows.h"
 #include "kernels/host/weight_block.h"
-
-static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
+#include "sizes.h"
 
 /* Slot `slot` of the fold: a piece in dw, or a temporary. */
 static ls_weight_plane slot_plane(const ls_weight_job *j, const ls_weight_block *b, int slot)
@@ -85,7 +84,7 @@ static void run_leaf(const ls_weight_job *j, ls_weight_block *b, int leaf)
         const size_t row = first + i * j->slice_rows;
         ls_weight_slice s; /* set field by field: `add` is long and mostly unused */
         s.first_place = row * shape->out_width;
-        s.last_place = min_size(row + j->slice_rows, last) * shape->out_width;
+        s.last_place = ls_min_size(row + j->slice_rows, last) * shape->out_width;
         s.leaf = leaf;
         s.index = i;
         s.add_count = 0;
@@ -165,16 +164,12 @@ static void run_task(void *arg, size_t task, int thread)
 {
     const ls_weight_job *j = arg;
     float *scratch = ls_pool_scratch(j->pool, thread);
-    const size_t r = task / j->split.column_parts, c = task % j->split.column_parts;
-    const size_t first_row = r * j->row_count / j->split.row_parts;
-    const size_t last_row = (r + 1) * j->row_count / j->split.row_parts;
-    const size_t first_panel = c * j->column_tiles / j->split.column_parts;
-    const size_t last_panel = (c + 1) * j->column_tiles / j->split.column_parts;
-    for (size_t k = first_panel; k < last_panel; k += j->block_panels) {
-        const size_t panels = min_size(j->block_panels, last_panel - k);
-        for (size_t row = first_row; row < last_row; row += j->block_rows) {
-            run_block(j, block_at(j, row, min_size(j->block_rows, last_row - row), k, panels,
-                                  scratch));
+    const ls_split_part part = ls_split_part_at(j->split, task, j->row_count, j->column_tiles);
+    for (size_t k = part.first_column; k < part.last_column; k += j->block_panels) {
+        const size_t panels = ls_min_size(j->block_panels, part.last_column - k);
+        for (size_t row = part.first_row; row < part.last_row; row += j->block_rows) {
+            const size_t rows = ls_min_size(j->block_rows, part.last_row - row);
+            run_block(j, block_at(j, row, rows, k, panels, scratch));
         }
     }
 }
@@ -200,7 +195,7 @@ ls_status LS_HOST(weight_gradient_of_slices)(ls_stream *stream,
         ls_pool_run(j.pool, (size_t)a->fold->leaf_count, run_leaf_task, &j);
         ls_fold_rows(a->fold, j.leaf_sums, s->filters * j.columns, a->dw, a->piece_stride);
     } else {
-        ls_pool_run(j.pool, j.split.row_parts * j.split.column_parts, run_task, &j);
+        ls_pool_run(j.pool, ls_split_tasks(j.split), run_task, &j);
     }
     return LS_OK;
 }

@@ -14,6 +14,7 @@
 #include "kernels/host/dense_gradient.h"
 #include "kernels/host/filter_rows.h"
 #include "kernels/host/weight_block.h"
+#include "sizes.h"
 
 /* The largest block: filters, and elements of a plane; panels of a transposed one. */
 enum { BLOCK_ROWS = 256, BLOCK_FLOATS = 1 << 16, TRANSPOSED_PANELS = 256 / LS_TILE_COLUMNS };
@@ -24,9 +25,6 @@ enum { STRETCH_FLOATS = 1 << 16, STRETCH_MAX = 1024 };
 enum { FOLDED_PLACES = 256 };
 
 enum { SCRATCH_FLOATS = LS_SCRATCH_BYTES / sizeof(float) };
-
-static size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
-static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 
 /* Entries that the slice stack needs for the leaf with the most slices: between two slices it holds
  * one per set bit of the number of slices done. */
@@ -55,7 +53,7 @@ static size_t plane_count(const ls_weight_job *j)
 /* The largest block that fits into scratch memory with all its planes. */
 static void choose_block(ls_weight_job *j)
 {
-    j->block_rows = min_size(j->row_count, BLOCK_ROWS);
+    j->block_rows = ls_min_size(j->row_count, BLOCK_ROWS);
     j->block_panels = BLOCK_FLOATS / LS_TILE_COLUMNS / j->block_rows;
     while (j->scratch_floats + LS_TILE_COLUMNS * j->block_panels * plane_count(j) * j->block_rows
            + ls_weight_made_places(j) * j->block_rows > SCRATCH_FLOATS) {
@@ -78,10 +76,10 @@ static bool choose_filter_rows(ls_weight_job *j)
         j->panel_columns * (j->columns * plane_count(j) + ls_weight_made_places(j));
     j->block_panels = (SCRATCH_FLOATS - j->scratch_floats) / panel_floats;
     if (j->block_panels == 0) return false;
-    j->block_panels = min_size(j->block_panels, TRANSPOSED_PANELS);
+    j->block_panels = ls_min_size(j->block_panels, TRANSPOSED_PANELS);
     j->block_rows = j->row_count = s->kernel_height;
     j->row_unit = s->kernel_width * s->channels;
-    j->column_tiles = ceil_div(s->filters, j->panel_columns);
+    j->column_tiles = ls_ceil_div(s->filters, j->panel_columns);
     return true;
 }
 
@@ -90,8 +88,8 @@ static void choose_source(ls_weight_job *j)
 {
     if (choose_filter_rows(j)) return;
     const ls_conv_shape *s = &j->args->shape;
-    const size_t rows = min_size(s->filters, BLOCK_ROWS);
-    const size_t places = min_size(STRETCH_FLOATS / rows, STRETCH_MAX);
+    const size_t rows = ls_min_size(s->filters, BLOCK_ROWS);
+    const size_t places = ls_min_size(STRETCH_FLOATS / rows, STRETCH_MAX);
     j->source = LS_FROM_PATCHES;
     j->stretch_places = LS_BLOCK_DEPTH;
     if (ls_patches_are_rows(s)) {
@@ -99,10 +97,10 @@ static void choose_source(ls_weight_job *j)
         j->stretch_places = places;
     } else if (s->channels >= LS_LANES && s->out_width > 0 && s->out_width <= LS_BLOCK_DEPTH) {
         j->source = LS_FROM_TAPS;
-        j->stretch_places = min_size(places / s->out_width, LS_TILE_RUNS_MAX) * s->out_width;
+        j->stretch_places = ls_min_size(places / s->out_width, LS_TILE_RUNS_MAX) * s->out_width;
     }
     j->span = j->source == LS_FROM_PATCHES ? j->columns : s->channels;
-    j->span_panels = ceil_div(j->span, LS_TILE_COLUMNS);
+    j->span_panels = ls_ceil_div(j->span, LS_TILE_COLUMNS);
     j->column_tiles = j->columns / j->span * j->span_panels;
     j->row_count = s->filters;
     j->row_unit = 1;
@@ -124,7 +122,7 @@ static bool shares_leaves(const ls_weight_job *j, size_t places)
 static ls_split split_blocks(const ls_weight_job *j, size_t places)
 {
     const int threads = ls_pool_thread_count(j->pool);
-    size_t row_tiles = ceil_div(j->row_count, LS_TILE_ROWS);
+    size_t row_tiles = ls_ceil_div(j->row_count, LS_TILE_ROWS);
     if (j->source == LS_FROM_GRADIENT && j->column_tiles < (size_t)threads) {
         row_tiles = j->row_count;
     }

@@ -16,20 +16,15 @@
  *
  * With few channels and filters that fill words, a block is TRANSPOSED: rows are floats of filter
  * rows, columns are filters, and a slice is one call of filter_rows.h.
- *
- * The sum leaves the registers only after all that is to be added to it at this point was added, so
- * additions of the tree cost no pass of their own.
  */
 #include "kernels/host/filter_rows.h"
 #include "kernels/host/pack.h"
 #include "kernels/host/patch.h"
 #include "kernels/host/weight_block.h"
+#include "sizes.h"
 
 /* Tiles of filters from which on a copy of a panel is worth its cost. */
 enum { TILES_PER_COPY = 11 };
-
-static size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
-static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 
 /* A panel: columns [column, column + count) of dw, `place` of the block's planes. */
 typedef struct {
@@ -40,7 +35,7 @@ static panel panel_at(const ls_weight_job *j, const ls_weight_block *b, size_t i
 {
     const size_t index = b->first_panel + i, span = index / j->span_panels;
     const size_t within = (index - span * j->span_panels) * LS_TILE_COLUMNS;
-    return (panel){span * j->span + within, min_size(LS_TILE_COLUMNS, j->span - within),
+    return (panel){span * j->span + within, ls_min_size(LS_TILE_COLUMNS, j->span - within),
                    i * LS_TILE_COLUMNS};
 }
 
@@ -62,8 +57,8 @@ typedef struct {
 static void find_columns(const ls_conv_shape *s, size_t tap, size_t *first, size_t *last)
 {
     const size_t limit = s->width + s->pad_left;
-    *first = tap < s->pad_left ? ceil_div(s->pad_left - tap, s->stride_width) : 0;
-    *last = tap < limit ? min_size(s->out_width, (limit - tap - 1) / s->stride_width + 1) : 0;
+    *first = tap < s->pad_left ? ls_ceil_div(s->pad_left - tap, s->stride_width) : 0;
+    *last = tap < limit ? ls_min_size(s->out_width, (limit - tap - 1) / s->stride_width + 1) : 0;
 }
 
 /* The runs of a stretch for a tap: `a` from t.dy, `b` from the tap's first channel in x. */
@@ -106,7 +101,7 @@ static size_t list_runs(const ls_weight_job *j, stretch t, size_t tap, ls_tile_r
 /* Tiles of a panel. */
 static size_t tile_count(const ls_weight_block *b, const panel *at)
 {
-    return ceil_div(b->rows, at->count <= LS_LANES ? LS_NARROW_ROWS : LS_TILE_ROWS);
+    return ls_ceil_div(b->rows, at->count <= LS_LANES ? LS_NARROW_ROWS : LS_TILE_ROWS);
 }
 
 /* Give the tile its B: in x, or in the block's panel after copying. In the last panel of PATCHES,
