@@ -177,10 +177,14 @@ LS_ALWAYS_INLINE void tile_compute(const ls_tile *t, int rows, int vectors)
 
 typedef void tile_fn(const ls_tile *t);
 
+/* Each begins a line of the cache: its loops then lie the same way in lines whatever is linked
+ * before them. (Measured: the place of one alone made a product 1.05 times as slow.) */
+#define AT_A_LINE static __attribute__((aligned(64)))
+
 #define DEFINE_NARROW(rows)                                                                       \
-    static void tile_##rows##_narrow(const ls_tile *t) { tile_compute(t, rows, 1); }
+    AT_A_LINE void tile_##rows##_narrow(const ls_tile *t) { tile_compute(t, rows, 1); }
 #define DEFINE_WIDE(rows)                                                                         \
-    static void tile_##rows##_wide(const ls_tile *t) { tile_compute(t, rows, LS_TILE_VECTORS); }
+    AT_A_LINE void tile_##rows##_wide(const ls_tile *t) { tile_compute(t, rows, LS_TILE_VECTORS); }
 LS_NARROW_ROW_COUNTS(DEFINE_NARROW)
 LS_TILE_ROW_COUNTS(DEFINE_WIDE)
 
