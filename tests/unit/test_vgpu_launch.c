@@ -270,13 +270,15 @@ static void test_a_fault_may_end_the_whole_process(void **state)
 {
     (void)state;
     CUdeviceptr p;
-    OPEN("DEVICES=2", "STICKY=process");
+    OPEN("DEVICES=16", "STICKY=process");
     const CUmodule m = load();
     const CUstream s = new_stream();
     OK(cu.cuLaunchKernel(function_of(m, "stop"), 1, 1, 1, 1, 1, 1, 0, s, NULL, NULL));
-    assert_int_equal(finish(s), CUDA_ERROR_LAUNCH_FAILED);
-    make_current(1);
-    assert_int_equal(cu.cuMemAlloc_v2(&p, 4), CUDA_ERROR_LAUNCH_FAILED);
+    while (cu.cuStreamQuery(s) == CUDA_ERROR_NOT_READY) { } /* no pause: at once on the others */
+    for (int device = 15; device >= 0; device--) {
+        make_current(device);
+        assert_int_equal(cu.cuMemAlloc_v2(&p, 4), CUDA_ERROR_LAUNCH_FAILED);
+    }
     abandon_driver();
 }
 

@@ -38,7 +38,7 @@ typedef struct {
     int ordinal;
     int retained;                    /* references to the primary context */
     bool has_access[VGPU_MAX_DEVICES]; /* memory lock: enabled towards that device */
-    atomic_int fault;                /* CUresult that sticks; 0: none */
+    CUresult fault;                  /* that sticks: vgpu_fault_of, driver_call.c sets it */
     atomic_bool stop;                /* tells its kernels to end: a fault has happened */
     pthread_mutex_t lock;            /* kernels_running */
     pthread_cond_t idle;

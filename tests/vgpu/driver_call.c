@@ -91,7 +91,7 @@ CUresult vgpu_refuse(CUresult result, const char *format, ...)
 /* -- faults and reports ------------------------------------------------------------------------ */
 
 enum { FAULT_TEXTS = 16 };
-static pthread_mutex_t fault_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t fault_lock = PTHREAD_MUTEX_INITIALIZER; /* texts, faults of devices */
 static struct {
     CUresult result;
     char text[1024];
@@ -119,21 +119,27 @@ static void remember_text(CUresult result, const char *text)
     pthread_mutex_unlock(&fault_lock);
 }
 
-static void set_fault(vgpu_device *device, CUresult result)
+/* A fault of `device`, or `everywhere`, of all devices. All have it at one moment:
+ * whoever reads it off one device finds it on the next. The first of a device stays. */
+static void set_fault(const vgpu_device *device, CUresult result, bool everywhere)
 {
-    int none = 0;
-    atomic_compare_exchange_strong(&device->fault, &none, (int)result);
-    atomic_store(&device->stop, true);
-}
-
-static void set_fault_everywhere(CUresult result)
-{
-    for (int d = 0; d < vgpu.config.devices; d++) set_fault(&vgpu.devices[d], result);
+    pthread_mutex_lock(&fault_lock);
+    for (int d = 0; d < vgpu.config.devices; d++) {
+        vgpu_device *each = &vgpu.devices[d];
+        if (!everywhere && each != device) continue;
+        if (each->fault == CUDA_SUCCESS) each->fault = result;
+        atomic_store(&each->stop, true);
+    }
+    pthread_mutex_unlock(&fault_lock);
+    vgpu_stream_wake_all();
 }
 
 CUresult vgpu_fault_of(const vgpu_device *device)
 {
-    return (CUresult)atomic_load(&device->fault);
+    pthread_mutex_lock(&fault_lock);
+    const CUresult fault = device->fault;
+    pthread_mutex_unlock(&fault_lock);
+    return fault;
 }
 
 void vgpu_device_fault(vgpu_device *device, CUresult result, const char *text)
@@ -141,9 +147,7 @@ void vgpu_device_fault(vgpu_device *device, CUresult result, const char *text)
     remember_text(result, text);
     fprintf(stderr, "vgpu: gpu%d: fault %d: %s\n", device->ordinal, (int)result, text);
     vgpu_trace("gpu%d: fault %d: %s", device->ordinal, (int)result, text);
-    set_fault(device, result);
-    if (vgpu.config.fault_ends_process) set_fault_everywhere(result);
-    vgpu_stream_wake_all();
+    set_fault(device, result, vgpu.config.fault_ends_process);
 }
 
 void vgpu_report(const char *format, ...)
@@ -157,8 +161,7 @@ void vgpu_report(const char *format, ...)
     remember_text(CUDA_ERROR_ASSERT, text);
     fprintf(stderr, "vgpu: report: %s\n", text);
     vgpu_trace("report: %s", text);
-    set_fault_everywhere(CUDA_ERROR_ASSERT);
-    vgpu_stream_wake_all();
+    set_fault(NULL, CUDA_ERROR_ASSERT, true);
 }
 
 static void report_order(void *context, const char *text)
@@ -227,11 +230,8 @@ static CUresult injected(const char *name)
         const vgpu_failure *f = &vgpu.config.failures[i];
         if (strcmp(f->call, name) != 0 || use < f->first || use > f->last) continue;
         vgpu_trace("injected: %s use %lu fails with %d", name, use, f->result);
-        if (is_sticky(f->result) && vgpu_current() != NULL) {
-            set_fault(vgpu_current(), (CUresult)f->result);
-            if (vgpu.config.fault_ends_process) set_fault_everywhere((CUresult)f->result);
-            vgpu_stream_wake_all();
-        }
+        if (is_sticky(f->result) && vgpu_current() != NULL)
+            set_fault(vgpu_current(), (CUresult)f->result, vgpu.config.fault_ends_process);
         return (CUresult)f->result;
     }
     return CUDA_SUCCESS;
