@@ -45,7 +45,8 @@
  * column of tiles is computed, the words of the next one are fetched; a tile of dw itself, which
  * is first touched when it is stored, is asked for when its multiplications begin.
  *
- * Threads share the rows and columns of dw.
+ * Threads share dw: its rows, which are in the order of the weights and of their update, if x is
+ * small enough to be read by each; else its columns too.
  */
 #include "kernels/host/dense_gradient.h"
 #include "kernels/host/lanes.h"
@@ -63,6 +64,8 @@ enum { PLACES_IN_PLACE = 512 };
 /* Tiles of rows from which on it is worth its cost to copy words that cross lines, and to ask for
  * those of the next column of tiles. */
 enum { MANY_TILES = 4 };
+/* Floats of x that stay in a second level cache; of more, each costs ten times as much. */
+enum { X_FLOATS = 1 << 18 };
 
 /* Scratch memory: the stack of temporary slots, a tile each, then the copy of x. */
 enum { SLOT_FLOATS = LS_TREE_ROWS * COLUMNS, STACK_FLOATS = LS_FOLD_MERGE_MAX * SLOT_FLOATS };
@@ -333,7 +336,8 @@ void LS_HOST(dense_gradient)(ls_pool *pool, const ls_conv_weight_gradient_args *
         .depth = j.places,
         .row_tiles_max = j.row_tiles,
         .column_tiles_max = column_tiles,
-        .pack_cost = 0.05,
+        .pack_cost = j.places * j.columns > X_FLOATS ? 0.5 : 0.05,
+        .rows_first = true,
     };
     j.split = LS_HOST(split)(&problem, ls_pool_thread_count(pool));
     ls_pool_run(pool, ls_split_tasks(j.split), run_task, &j);

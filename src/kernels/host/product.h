@@ -89,6 +89,9 @@ typedef struct {
     size_t tile_rows, row_tiles, column_tiles, depth;
     size_t row_tiles_max, column_tiles_max;
     double row_cost, pack_cost;
+    bool rows_first; /* rows are a layer's outputs: cut them rather than columns where that costs
+                      * little more. Its weights lie in that order, and are updated in it; so each
+                      * thread finds most of them, and of their gradient, in its core's caches. */
 } ls_split_problem;
 
 ls_split LS_HOST(split)(const ls_split_problem *problem, int threads);
