@@ -110,7 +110,7 @@ ls_status LS_HOST(gemm)(ls_stream *stream, const ls_gemm_args *args)
         .b = b_in_place ? g->B : NULL,
         .b_step = g->N,
         .row_cost = 0.05,
-        .pack_cost = g->transpose_b ? 0.4 : b_in_place ? 0 : 0.15,
+        .pack_cost = g->transpose_b ? 0.4 : b_in_place ? 0.1 : 0.15,
         .bias = g->bias,
         .relu = g->relu,
         .accumulate = g->accumulate,
