@@ -191,6 +191,8 @@ static void test_no_op_reads_or_writes_behind_its_operands(void **state)
         shape_of(2, 5, 6, 3, 5, 3, 1, 1, 1),   /* patches */
         shape_of(2, 7, 7, 3, 16, 3, 1, 0, 0),  /* transposed, from x */
         shape_of(2, 7, 7, 3, 16, 3, 2, 1, 1),  /* from a band */
+        shape_of(2, 7, 7, 2, 16, 5, 1, 0, 0),  /* from x, rows of the tile that do not count */
+        shape_of(2, 7, 7, 2, 16, 5, 1, 2, 2),  /* from a band, the same */
     };
     naive_random n = {.state = 8};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {

@@ -187,6 +187,22 @@ static void test_windows_side_by_side_in_one_op_and_in_three(void **state)
     }
 }
 
+/* Filter rows of 8 to 21 floats, which are no whole number of triples but once (filter_rows.c). */
+static void test_filter_rows_of_every_length(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t channels, kernel, stride;
+    } row[] = { { 1, 8, 1 }, { 2, 4, 2 }, { 2, 5, 1 }, { 1, 11, 1 }, { 3, 7, 2 }, { 5, 4, 1 } };
+    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+        for (size_t pad = 0; pad < 4; pad += 3) {
+            check((pooled_case){ shape_of(3, 14, 17, row[i].channels, 32, row[i].kernel,
+                                          row[i].stride, pad, pad),
+                                 2, 2, 0, { 2, 1, 0, 1 }, true, true, NAIVE_ZEROS });
+        }
+    }
+}
+
 static void test_windows_of_every_kind(void **state)
 {
     (void)state;
@@ -283,6 +299,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_forward_by_a_few_samples_and_at_once),
         cmocka_unit_test(test_windows_side_by_side_in_one_op_and_in_three),
+        cmocka_unit_test(test_filter_rows_of_every_length),
         cmocka_unit_test(test_windows_of_every_kind),
         cmocka_unit_test(test_many_slices_shards_and_pieces),
         cmocka_unit_test(test_several_blocks_of_columns_sum_the_bias_once),

@@ -2,8 +2,8 @@
 /* filter_rows.h -- a weight gradient's sum over one slice where the image has few channels.
  *
  * With 1 to 4 channels, a first layer's case, a tap is too narrow for a vector word. Here words go
- * along the filters, which dy has beside each other, and the tile's rows are the floats of one
- * filter row: kernel_width * channels of them, contiguous in a row of the image. The result is dw
+ * along the filters, which dy has beside each other, and the tile's rows are the floats of filter
+ * rows: kernel_width * channels of them, contiguous in a row of the image. The result is dw
  * transposed, [filter rows * kernel_width * channels][filters].
  */
 #ifndef LS_KERNELS_HOST_FILTER_ROWS_H
@@ -24,6 +24,7 @@ typedef struct {
     const ls_tile_source *add;          /* [add_count] like `to`, added to the finished chains */
     float *to;
     size_t to_step;
+    float *sum;                         /* [filters] the chain of dy itself, or NULL */
 } ls_filter_rows;
 
 /* Scratch that slices of `slice_rows` output rows need; 0: this shape does not go this way. */

@@ -3,8 +3,8 @@
  *
  * Three quarters and more of the gradient between the two are zeros, and there is much of it: to
  * write it, read it for the weights and read it again for the bias takes longer than to make it. So
- * a slice of it is made where the weight gradient needs it (weight_gradient.h), and summed for the
- * bias while it lies in a cache:
+ * a slice of it is made where the weight gradient needs it (weight_gradient.h), which also sums it
+ * for the bias:
  *
  *     slice of dy    rows of max_pool_gradient (pool.h)        -> scratch memory of the thread
  *     weights        as weight_gradient.c does it
@@ -15,7 +15,6 @@
  *
  * Windows that overlap make no rows by themselves: there, one op follows the other.
  */
-#include "kernels/host/chain_rows.h"
 #include "kernels/host/fold_rows.h"
 #include "kernels/host/pool.h"
 #include "kernels/host/weight_gradient.h"
@@ -32,7 +31,7 @@ static size_t leaf_row(const job *j, int leaf)
     return j->args->conv.fold->sample[leaf] * j->args->conv.shape.out_height;
 }
 
-static void make_slice(const void *job_, const ls_slice_part *part, float *to)
+static float *make_slice(const void *job_, const ls_slice_part *part, float *to)
 {
     const job *j = job_;
     const ls_conv_shape *s = &j->args->conv.shape;
@@ -40,9 +39,8 @@ static void make_slice(const void *job_, const ls_slice_part *part, float *to)
         LS_HOST(max_pool_gradient_row)(&j->args->pool, part->row + i, part->filter, part->filters,
                                        to + i * s->out_width * part->filters);
     }
-    if (j->args->db == NULL || !part->is_first || part->rows == 0) return;
-    LS_HOST(chain_rows)(to, part->rows * s->out_width, part->filters, part->filters,
-                        j->sums + (j->slice[part->leaf] + part->index) * s->filters + part->filter);
+    if (j->args->db == NULL || !part->is_first || part->rows == 0) return NULL;
+    return j->sums + (j->slice[part->leaf] + part->index) * s->filters + part->filter;
 }
 
 /* The sum of a leaf's slices; NULL: it has none. */

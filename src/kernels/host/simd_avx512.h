@@ -6,7 +6,8 @@
  * word of B besides: with 16 rows the loads take 17 cycles for 16, with 8 rows 9 for 8. Parts of a
  * word cost nothing here: every load and store can be masked. The tile of trees is 8 x 16: an fma
  * takes a broadcast number from memory, so 4 levels of 8 accumulators and a word of x fit but for
- * one.
+ * one. The tile of filter rows (filter_rows.c) is 27 x 16, 9 triples: with a word of dy and the sum
+ * of dy that is 29 registers, and 28 loads for 28 operations.
  */
 #ifndef LS_KERNELS_HOST_SIMD_AVX512_H
 #define LS_KERNELS_HOST_SIMD_AVX512_H
@@ -20,6 +21,8 @@ enum { LS_LANES = 16, LS_TILE_ROWS = 14, LS_TILE_VECTORS = 2 };
     X(10) X(11) X(12) X(13) X(14)
 enum { LS_NARROW_ROWS = 16 };
 #define LS_NARROW_ROW_COUNTS(X) LS_TILE_ROW_COUNTS(X) X(15) X(16)
+enum { LS_TILE_TRIPLES = 9 };
+#define LS_TILE_TRIPLE_COUNTS(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9)
 
 enum { LS_TREE_ROWS = 8, LS_TREE_VECTORS = 1, LS_TREE_HEIGHT = 3 };
 #define LS_TREE_ROW_COUNTS(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)

@@ -2,7 +2,8 @@
 /* tile.h -- the micro-kernel: one tile of a matrix product, held in registers from end to end.
  *
  * All multiplications of GEMM and of the three convolutions happen in LS_HOST(tile), but for those
- * of a dense layer's weight gradient of few samples (dense_gradient.c). The loops around it
+ * of two weight gradients: a dense layer's of few samples (dense_gradient.c) and that of an image of
+ * few channels (filter_rows.c). The loops around it
  * (product.c, weight_slice.c) decide where its operands lie and in which order the tiles are
  * visited; neither can change a bit, because a tile's elements are separate chains.
  */

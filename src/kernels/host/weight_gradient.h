@@ -19,8 +19,10 @@ typedef struct {
     bool is_first;          /* no other call gets the same slice and filters and has this too */
 } ls_slice_part;
 
-/* Make `part`: to[place of the slice][filter of the part], dense. Called from several threads. */
-typedef void ls_slice_fn(const void *context, const ls_slice_part *part, float *to);
+/* Make `part`: to[place of the slice][filter of the part], dense. Returns where the chain over the
+ * slice's places goes, [filters of the part], or NULL: it is not wanted. Called from several
+ * threads. */
+typedef float *ls_slice_fn(const void *context, const ls_slice_part *part, float *to);
 
 /* As conv_weight_gradient with dy from `make`; args->dy is not used. A slice has at most
  * LS_SLICE_PLACES places. `room` is NULL, or [leaf_count, filters, columns of dw] to be written as

@@ -17,6 +17,7 @@
  * With few channels and filters that fill words, a block is TRANSPOSED: rows are floats of filter
  * rows, columns are filters, and a slice is one call of filter_rows.h.
  */
+#include "kernels/host/chain_rows.h"
 #include "kernels/host/filter_rows.h"
 #include "kernels/host/pack.h"
 #include "kernels/host/patch.h"
@@ -176,14 +177,16 @@ static void run_panel(const ls_weight_job *j, const ls_weight_block *b, const ls
     }
 }
 
-/* The whole slice as one stretch; its dy is made, or where it lies. */
+/* The whole slice as one stretch; its dy is made, or where it lies. *sum: where the chain of dy
+ * itself is wanted, or NULL. */
 static stretch take_gradient(const ls_weight_job *j, const ls_weight_block *b,
-                             const ls_weight_slice *s)
+                             const ls_weight_slice *s, float **sum)
 {
     const ls_conv_shape *shape = &j->args->shape;
     stretch all = {.place = s->first_place, .depth = s->last_place - s->first_place};
     size_t first;
     const size_t filters = ls_weight_filters(j, b, &first);
+    *sum = NULL;
     if (all.depth == 0) { /* dy may be NULL: steps through it, where nothing is read, need memory */
         all.dy = b->panel;
         return all;
@@ -202,7 +205,7 @@ static stretch take_gradient(const ls_weight_job *j, const ls_weight_block *b,
         .filters = filters,
         .is_first = (j->source == LS_FROM_GRADIENT ? b->first_row : b->first_panel) == 0,
     };
-    j->make(j->context, &part, b->made);
+    *sum = j->make(j->context, &part, b->made);
     all.dy = b->made;
     all.dy_step = filters;
     return all;
@@ -218,7 +221,8 @@ static void run_filter_rows(const ls_weight_job *j, const ls_weight_block *b,
     for (int m = 0; m < s->add_count; m++) {
         add[m] = (ls_tile_source){s->add[m].p, s->add[m].step};
     }
-    const stretch all = take_gradient(j, b, s);
+    float *sum;
+    const stretch all = take_gradient(j, b, s, &sum);
     size_t first_filter;
     const ls_filter_rows rows = {
         .shape = &a->shape,
@@ -235,6 +239,7 @@ static void run_filter_rows(const ls_weight_job *j, const ls_weight_block *b,
         .add = add,
         .to = s->to.p,
         .to_step = s->to.step,
+        .sum = sum,
     };
     LS_HOST(filter_rows_run)(&rows);
 }
@@ -246,7 +251,9 @@ void LS_HOST(weight_slice)(const ls_weight_job *j, const ls_weight_block *b,
         run_filter_rows(j, b, s);
         return;
     }
-    const stretch all = take_gradient(j, b, s);
+    float *sum;
+    const stretch all = take_gradient(j, b, s, &sum);
+    if (sum != NULL) LS_HOST(chain_rows)(all.dy, all.depth, all.dy_step, all.dy_step, sum);
     const size_t unit = j->source == LS_FROM_TAPS ? j->args->shape.out_width : 1;
     const size_t count = ls_weight_parts(all.depth, j->stretch_places);
     size_t begin = 0;
