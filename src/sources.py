@@ -186,6 +186,7 @@ SOURCES = {
 HOST_KERNELS = """
     activation
     arena
+    average_pool
     batch_sum
     batchnorm
     batchnorm_sums

@@ -30,7 +30,7 @@
 enum { TRIPLE = 3, TILE_ROWS = TRIPLE * LS_TILE_TRIPLES };
 
 /* Narrower filter rows make tiles of too few chains. */
-enum { FILTER_ROW_MIN = 8, BAND_FLOATS_MAX = 1 << 18 };
+enum { FILTER_ROW_MIN = 8, SCRATCH_FLOATS_MAX = 1 << 18 };
 
 /* Floats in a row of the band: what the windows of an output row see. */
 static size_t band_row(const ls_conv_shape *s)
@@ -45,17 +45,30 @@ static bool has_padding(const ls_conv_shape *s)
            || (s->out_width - 1) * s->stride_width + s->kernel_width > s->width;
 }
 
-/* Whole words, so that what follows the band in scratch memory begins one. */
+/* Triples of a filter row, the last of which may be short. */
+static size_t row_triples(const ls_conv_shape *s)
+{
+    return ls_ceil_div(s->kernel_width * s->channels, TRIPLE);
+}
+
+/* The chains of all tiles of a word. */
+static size_t chain_floats(const ls_conv_shape *s)
+{
+    return s->kernel_height * row_triples(s) * TRIPLE * LS_LANES;
+}
+
+/* Whole words, so that what follows in scratch memory begins one. */
 size_t LS_HOST(filter_rows_floats)(const ls_conv_shape *s, size_t slice_rows)
 {
     const size_t filter_row = s->kernel_width * s->channels;
     if (s->channels >= LS_LANES || filter_row < FILTER_ROW_MIN || s->filters % LS_LANES != 0
-        || s->out_width == 0 || slice_rows > LS_TILE_RUNS_MAX) {
+        || s->out_width == 0 || slice_rows > LS_FILTER_RUNS_MAX) {
         return 0;
     }
     const size_t rows = slice_rows * (s->stride_height + s->kernel_height);
-    const size_t floats = ls_ceil_div(rows * band_row(s), LS_LANES) * LS_LANES + LS_LANES;
-    return floats <= BAND_FLOATS_MAX ? floats : 0;
+    const size_t band = ls_ceil_div(rows * band_row(s), LS_LANES) * LS_LANES + LS_LANES;
+    const size_t floats = chain_floats(s) + band;
+    return floats <= SCRATCH_FLOATS_MAX ? floats : 0;
 }
 
 /* -- the band ---------------------------------------------------------------------------------- */
@@ -88,60 +101,75 @@ static void copy_row(const ls_conv_shape *s, const float *image, size_t h, float
     clear(to + before + inside, row - before - inside);
 }
 
-/* A run for each output row; `a` from the band or from x. */
-static void list_runs(const ls_filter_rows *job, bool in_band, ls_tile_run *run)
+/* Where each output row's windows begin, counted from job->a; the band, if there is one. */
+static void list_runs(ls_filter_rows *job, bool in_band, float *band)
 {
     const ls_conv_shape *s = job->shape;
-    const size_t image_row = s->width * s->channels, row = band_row(s);
+    const size_t image_row = s->width * s->channels;
     size_t n = job->first / s->out_height, p = job->first % s->out_height, rows = 0, next = 0;
     for (size_t i = 0; i < job->count; i++) {
-        size_t a = (n * s->height + p * s->stride_height) * image_row;
+        job->run[i] = (n * s->height + p * s->stride_height) * image_row;
         if (in_band) { /* the rows that the previous output row did not bring */
             const size_t top = p * s->stride_height;
             if (i == 0 || p == 0 || next < top) next = top;
             for (; next < top + s->kernel_height; next++) {
                 copy_row(s, job->x + n * s->height * image_row, next - s->pad_top,
-                         job->band + rows++ * row);
+                         band + rows++ * job->row_floats);
             }
-            a = (rows - s->kernel_height) * row;
+            job->run[i] = (rows - s->kernel_height) * job->row_floats;
         }
-        run[i] = (ls_tile_run){a, i * s->out_width * job->dy_step, s->out_width, LS_RUN_ALL};
         if (++p < s->out_height) continue;
         p = 0;
         n++;
     }
 }
 
+void LS_HOST(filter_rows_begin)(ls_filter_rows *job)
+{
+    const ls_conv_shape *s = job->shape;
+    const bool in_band = has_padding(s) || job->count == 0; /* without samples x may be NULL */
+    float *band = job->scratch + chain_floats(s);
+    job->row_floats = in_band ? band_row(s) : s->width * s->channels;
+    job->a = (in_band ? band : job->x) + job->first_filter_row * job->row_floats;
+    list_runs(job, in_band, band);
+}
+
 /* -- the tile ---------------------------------------------------------------------------------- */
 
 typedef struct {
-    const ls_tile_run *run;           /* [runs] */
-    size_t runs;
+    const size_t *run;                /* [runs] floats from `a` */
+    size_t runs, depth;               /* places of each run */
     size_t triples;                   /* 1 .. LS_TILE_TRIPLES */
-    const float *a[LS_TILE_TRIPLES];  /* of each triple's first row; runs count from here */
+    const float *a[LS_TILE_TRIPLES];  /* of each triple's first row */
     size_t a_step;                    /* to the next place's */
     const float *b;
     size_t b_step;
-    float *to;                        /* [3 triples][LS_LANES] the chains */
+    bool continues;                   /* false: chains begin, at +0 */
+    float *chain;                     /* [3 triples][LS_LANES] */
     float *sum;                       /* [LS_LANES] the chain of dy, or NULL */
 } tile;
 
 LS_ALWAYS_INLINE void multiply(const tile *t, size_t triples, bool sums)
 {
+    const size_t rows = TRIPLE * triples, a_step = t->a_step, b_step = t->b_step;
     ls_vec acc[TILE_ROWS], sum = ls_vec_zero();
 #pragma GCC unroll 32
-    for (size_t i = 0; i < TRIPLE * triples; i++) acc[i] = ls_vec_zero();
-    for (size_t r = 0; r < t->runs; r++) {
-        const ls_tile_run *run = &t->run[r];
-        const float *a[LS_TILE_TRIPLES], *b = t->b + run->b;
-        const size_t a_step = t->a_step, b_step = t->b_step;
+    for (size_t i = 0; i < rows; i++) acc[i] = ls_vec_zero();
+    if (t->continues) {
 #pragma GCC unroll 32
-        for (size_t g = 0; g < triples; g++) a[g] = t->a[g] + run->a;
-        for (size_t k = run->depth; k > 0; k--) {
+        for (size_t i = 0; i < rows; i++) acc[i] = ls_vec_load(t->chain + i * LS_LANES);
+        if (sums) sum = ls_vec_load(t->sum);
+    }
+    const float *b = t->b;
+    for (size_t r = 0; r < t->runs; r++) {
+        const float *a[LS_TILE_TRIPLES];
+#pragma GCC unroll 32
+        for (size_t g = 0; g < triples; g++) a[g] = t->a[g] + t->run[r];
+        for (size_t k = t->depth; k > 0; k--) {
             const ls_vec word = ls_vec_load(b);
             if (sums) sum = ls_vec_add(sum, word);
 #pragma GCC unroll 32
-            for (size_t i = 0; i < TRIPLE * triples; i++) {
+            for (size_t i = 0; i < rows; i++) {
                 acc[i] = ls_vec_fma(ls_vec_set(a[i / TRIPLE][i % TRIPLE]), word, acc[i]);
             }
 #pragma GCC unroll 32
@@ -150,12 +178,13 @@ LS_ALWAYS_INLINE void multiply(const tile *t, size_t triples, bool sums)
         }
     }
 #pragma GCC unroll 32
-    for (size_t i = 0; i < TRIPLE * triples; i++) ls_vec_store(t->to + i * LS_LANES, acc[i]);
-    if (sums) ls_vec_store(t->sum, ls_vec_add(sum, ls_vec_zero()));
+    for (size_t i = 0; i < rows; i++) ls_vec_store(t->chain + i * LS_LANES, acc[i]);
+    if (sums) ls_vec_store(t->sum, ls_vec_add(sum, ls_vec_zero())); /* once or often: the same */
 }
 
 typedef void tile_fn(const tile *t);
 
+/* Each begins a line of the cache (tile.c). */
 #define DEFINE_TILE(triples)                                                                      \
     static __attribute__((aligned(64))) void multiply_##triples(const tile *t)                    \
     {                                                                                             \
@@ -167,66 +196,63 @@ LS_TILE_TRIPLE_COUNTS(DEFINE_TILE)
 #define NAME_TILE(triples) multiply_##triples,
 static tile_fn *const multiply_of[] = {LS_TILE_TRIPLE_COUNTS(NAME_TILE)};
 
-/* -- tiles of a slice -------------------------------------------------------------------------- */
+/* -- tiles of a part --------------------------------------------------------------------------- */
 
-/* What follows the last term: row `row` of the result, filters [f, f + LS_LANES). */
-static void finish_row(const ls_filter_rows *job, size_t row, size_t f, const float *chain)
+/* A triple among all filter rows'. The last one of a filter row ends with it: some of its rows may
+ * be those of the one before, and do not count. */
+typedef struct {
+    size_t filter_row, first, skip; /* rows first + skip .. first + 2 of the filter row count */
+} triple;
+
+static triple triple_at(const ls_conv_shape *s, size_t number)
 {
-    ls_vec x = ls_vec_add(ls_vec_load(chain), ls_vec_zero());
-    for (int m = 0; m < job->add_count; m++) {
-        x = ls_vec_add(ls_vec_load(job->add[m].p + row * job->add[m].step + f), x);
-    }
-    ls_vec_store(job->to + row * job->to_step + f, x);
+    const size_t in_row = row_triples(s), last = s->kernel_width * s->channels - TRIPLE;
+    const size_t wanted = number % in_row * TRIPLE, first = ls_min_size(wanted, last);
+    return (triple){number / in_row, first, wanted - first};
 }
 
-/* Triples [first, first + t.triples) of all filter rows', for the filters from f on. A filter row's
- * last triple ends with it: some of its rows may be those of the one before, and not count. */
-static void run_tile(const ls_filter_rows *job, tile t, const float *x, size_t row_floats,
-                     size_t first, size_t f)
+/* What follows the last term of a tile's chains, a word of filters from `filter` on. */
+static void finish(const ls_filter_rows *job, size_t filter, size_t first, const tile *t)
 {
     const size_t floats = job->shape->kernel_width * job->shape->channels;
-    const size_t in_row = ls_ceil_div(floats, TRIPLE);
-    float chain[TILE_ROWS * LS_LANES] __attribute__((aligned(64)));
-    size_t row[LS_TILE_TRIPLES], skip[LS_TILE_TRIPLES];
-    for (size_t g = 0; g < t.triples; g++) {
-        const size_t r = (first + g) / in_row, wanted = (first + g) % in_row * TRIPLE;
-        const size_t e = ls_min_size(wanted, floats - TRIPLE);
-        t.a[g] = x + r * row_floats + e;
-        row[g] = r * floats + e;
-        skip[g] = wanted - e;
-    }
-    t.to = chain;
-    multiply_of[t.triples - 1](&t);
-    for (size_t g = 0; g < t.triples; g++) {
-        for (size_t i = skip[g]; i < TRIPLE; i++) {
-            finish_row(job, row[g] + i, f, chain + (g * TRIPLE + i) * LS_LANES);
+    for (size_t g = 0; g < t->triples; g++) {
+        const triple at = triple_at(job->shape, first + g);
+        for (size_t i = at.skip; i < TRIPLE; i++) {
+            const size_t row = at.filter_row * floats + at.first + i;
+            const float *chain = t->chain + (g * TRIPLE + i) * LS_LANES;
+            ls_vec x = ls_vec_add(ls_vec_load(chain), ls_vec_zero());
+            for (int m = 0; m < job->add_count; m++) {
+                const ls_tile_source *add = &job->add[m];
+                x = ls_vec_add(ls_vec_load(add->p + row * add->step + filter), x);
+            }
+            ls_vec_store(job->to + row * job->to_step + filter, x);
         }
     }
 }
 
-void LS_HOST(filter_rows_run)(const ls_filter_rows *job)
+void LS_HOST(filter_rows_run)(const ls_filter_rows *job, const ls_filter_part *part)
 {
     const ls_conv_shape *s = job->shape;
-    const bool in_band = has_padding(s) || job->count == 0; /* without samples x may be NULL */
-    const size_t row_floats = in_band ? band_row(s) : s->width * s->channels;
-    const float *x = (in_band ? job->band : job->x) + job->first_filter_row * row_floats;
-    const size_t triples =
-        job->filter_rows * ls_ceil_div(s->kernel_width * s->channels, TRIPLE);
+    const size_t triples = job->filter_rows * row_triples(s);
     const size_t tiles = ls_ceil_div(triples, LS_TILE_TRIPLES);
-    ls_tile_run run[LS_TILE_RUNS_MAX];
-    list_runs(job, in_band, run);
     tile t = {
-        .run = run,
-        .runs = job->count,
+        .run = job->run + part->row,
+        .runs = part->rows,
+        .depth = s->out_width,
         .a_step = s->stride_width * s->channels,
-        .b_step = job->dy_step,
+        .b = part->dy,
+        .b_step = part->dy_step,
+        .continues = part->row > 0,
     };
-    for (size_t f = 0; f < job->filters; f += LS_LANES) {
-        t.b = job->dy + f;
-        for (size_t i = 0, first = 0; i < tiles; i++, first += t.triples) {
-            t.triples = (i + 1) * triples / tiles - first;
-            t.sum = i == 0 && job->sum != NULL ? job->sum + f : NULL;
-            run_tile(job, t, x, row_floats, first, f);
+    for (size_t i = 0, first = 0; i < tiles; i++, first += t.triples) {
+        t.triples = (i + 1) * triples / tiles - first;
+        for (size_t g = 0; g < t.triples; g++) {
+            const triple at = triple_at(s, first + g);
+            t.a[g] = job->a + at.filter_row * job->row_floats + at.first;
         }
+        t.chain = job->scratch + first * TRIPLE * LS_LANES;
+        t.sum = i == 0 ? part->sum : NULL;
+        multiply_of[t.triples - 1](&t);
+        if (part->row + part->rows == job->count) finish(job, part->filter, first, &t);
     }
 }

@@ -11,25 +11,42 @@
 
 #include "kernels/host/tile.h"
 
+/* Output rows of a slice, at most. */
+enum { LS_FILTER_RUNS_MAX = 160 };
+
+/* A slice. */
 typedef struct {
     const ls_conv_shape *shape;
     const float *x;
-    size_t first, count;                /* output rows of the slice, counted over samples */
+    size_t first, count;                /* its output rows, counted over samples */
     size_t first_filter_row, filter_rows;
-    const float *dy;                    /* of the slice's first place and the first filter; */
-    size_t dy_step;                     /* the next place's lies this far on */
-    size_t filters;                     /* a multiple of LS_LANES */
-    float *band;                        /* scratch, LS_HOST(filter_rows_floats) */
+    float *scratch;                     /* LS_HOST(filter_rows_floats), begins a word */
     int add_count;
     const ls_tile_source *add;          /* [add_count] like `to`, added to the finished chains */
     float *to;
     size_t to_step;
-    float *sum;                         /* [filters] the chain of dy itself, or NULL */
+    /* Set by filter_rows_begin. */
+    const float *a;                     /* x, or a padded copy of its rows */
+    size_t row_floats;                  /* to the next row of it */
+    size_t run[LS_FILTER_RUNS_MAX];     /* from `a` to each output row's windows */
 } ls_filter_rows;
+
+/* Some output rows of it, for a word of filters. */
+typedef struct {
+    size_t row, rows;                   /* [row, row + rows) of [0, count) */
+    const float *dy;                    /* of their first place and the first filter; */
+    size_t dy_step;                     /* the next place's lies this far on */
+    size_t filter;                      /* column of `to` */
+    float *sum;                         /* [LS_LANES] the chain of dy itself, or NULL */
+} ls_filter_part;
 
 /* Scratch that slices of `slice_rows` output rows need; 0: this shape does not go this way. */
 size_t LS_HOST(filter_rows_floats)(const ls_conv_shape *shape, size_t slice_rows);
 
-void LS_HOST(filter_rows_run)(const ls_filter_rows *job);
+void LS_HOST(filter_rows_begin)(ls_filter_rows *slice);
+
+/* Called for the parts of a slice from its first row to its last, with all parts of a word before
+ * those of the next one; with one empty part if the slice is empty. Then `to` has the sum. */
+void LS_HOST(filter_rows_run)(const ls_filter_rows *slice, const ls_filter_part *part);
 
 #endif

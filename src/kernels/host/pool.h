@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* pool.h -- the gradient of a max pooling whose windows do not overlap, a row at a time. */
+/* pool.h -- the gradient of a max pooling whose windows do not overlap, some rows at a time. */
 #ifndef LS_KERNELS_HOST_POOL_H
 #define LS_KERNELS_HOST_POOL_H
 
@@ -10,9 +10,9 @@ static inline bool ls_max_pool_windows_overlap(const ls_pool_shape *s)
     return s->stride_height < s->window_height || s->stride_width < s->window_width;
 }
 
-/* Row `row` of dx, counted through all samples, its channels from `first` on: to[w][count]. The
- * windows must not overlap. args->dx is not used. */
-void LS_HOST(max_pool_gradient_row)(const ls_max_pool_gradient_args *args, size_t row, size_t first,
-                                    size_t count, float *to);
+/* Rows [row, row + rows) of dx, counted through all samples, its channels from `first` on:
+ * to[row][w][count]. The windows must not overlap. args->dx is not used. */
+void LS_HOST(max_pool_gradient_rows)(const ls_max_pool_gradient_args *args, size_t row, size_t rows,
+                                     size_t first, size_t count, float *to);
 
 #endif

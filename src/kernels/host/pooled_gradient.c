@@ -34,13 +34,11 @@ static size_t leaf_row(const job *j, int leaf)
 static float *make_slice(const void *job_, const ls_slice_part *part, float *to)
 {
     const job *j = job_;
-    const ls_conv_shape *s = &j->args->conv.shape;
-    for (size_t i = 0; i < part->rows; i++) {
-        LS_HOST(max_pool_gradient_row)(&j->args->pool, part->row + i, part->filter, part->filters,
-                                       to + i * s->out_width * part->filters);
-    }
+    const size_t all_filters = j->args->conv.shape.filters;
+    LS_HOST(max_pool_gradient_rows)(&j->args->pool, part->row, part->rows, part->filter,
+                                    part->filters, to);
     if (j->args->db == NULL || !part->is_first || part->rows == 0) return NULL;
-    return j->sums + (j->slice[part->leaf] + part->index) * s->filters + part->filter;
+    return j->sums + (j->slice[part->leaf] + part->index) * all_filters + part->filter;
 }
 
 /* The sum of a leaf's slices; NULL: it has none. */

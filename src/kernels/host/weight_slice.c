@@ -26,6 +26,9 @@
 
 /* Tiles of filters from which on a copy of a panel is worth its cost. */
 enum { TILES_PER_COPY = 11 };
+/* Floats of dy that are made at once for a word of filters: 16 KiB, half of the smallest first
+ * level cache that is common. */
+enum { PART_FLOATS = 4096 };
 
 /* A panel: columns [column, column + count) of dw, `place` of the block's planes. */
 typedef struct {
@@ -177,38 +180,67 @@ static void run_panel(const ls_weight_job *j, const ls_weight_block *b, const ls
     }
 }
 
-/* The whole slice as one stretch; its dy is made, or where it lies. *sum: where the chain of dy
- * itself is wanted, or NULL. */
+/* Make output rows [row, row + rows) of the slice's dy for `filters` filters from `filter` on. */
+static float *make_rows(const ls_weight_job *j, const ls_weight_block *b, const ls_weight_slice *s,
+                        size_t row, size_t rows, size_t filter, size_t filters)
+{
+    const ls_slice_part part = {
+        .leaf = s->leaf,
+        .index = s->index,
+        .row = s->first_place / j->args->shape.out_width + row,
+        .rows = rows,
+        .filter = filter,
+        .filters = filters,
+        .is_first = (j->source == LS_FROM_GRADIENT ? b->first_row : b->first_panel) == 0,
+    };
+    return j->make(j->context, &part, b->made);
+}
+
+/* The whole slice as one stretch; its dy is made, or where it lies. */
 static stretch take_gradient(const ls_weight_job *j, const ls_weight_block *b,
-                             const ls_weight_slice *s, float **sum)
+                             const ls_weight_slice *s)
 {
     const ls_conv_shape *shape = &j->args->shape;
     stretch all = {.place = s->first_place, .depth = s->last_place - s->first_place};
-    size_t first;
-    const size_t filters = ls_weight_filters(j, b, &first);
-    *sum = NULL;
     if (all.depth == 0) { /* dy may be NULL: steps through it, where nothing is read, need memory */
         all.dy = b->panel;
         return all;
     }
     if (j->make == NULL) {
-        all.dy = j->args->dy + s->first_place * shape->filters + first;
+        all.dy = j->args->dy + s->first_place * shape->filters + b->first_row;
         all.dy_step = shape->filters;
         return all;
     }
-    const ls_slice_part part = {
-        .leaf = s->leaf,
-        .index = s->index,
-        .row = s->first_place / shape->out_width,
-        .rows = all.depth / shape->out_width,
-        .filter = first,
-        .filters = filters,
-        .is_first = (j->source == LS_FROM_GRADIENT ? b->first_row : b->first_panel) == 0,
-    };
-    *sum = j->make(j->context, &part, b->made);
+    float *sum = make_rows(j, b, s, 0, all.depth / shape->out_width, b->first_row, b->rows);
+    if (sum != NULL) LS_HOST(chain_rows)(b->made, all.depth, b->rows, b->rows, sum);
     all.dy = b->made;
-    all.dy_step = filters;
+    all.dy_step = b->rows;
     return all;
+}
+
+/* A word of a transposed block's filters, from `f` of the block on. dy is made in parts that stay
+ * in the first level cache until they are multiplied. */
+static void run_filter_word(const ls_weight_job *j, const ls_weight_block *b,
+                            const ls_weight_slice *s, const ls_filter_rows *rows, size_t f)
+{
+    const ls_conv_shape *shape = &j->args->shape;
+    size_t first_filter;
+    (void)ls_weight_filters(j, b, &first_filter);
+    const size_t floats = rows->count * shape->out_width * LS_LANES;
+    const size_t parts = j->make == NULL ? 1 : ls_weight_parts(floats, PART_FLOATS);
+    ls_filter_part part = {.dy = b->made, .dy_step = LS_LANES, .filter = f};
+    for (size_t i = 0; i < parts; i++, part.row += part.rows) {
+        /* The rows of a window of 2 x 2 are made together. */
+        const size_t end = i + 1 == parts ? rows->count : (i + 1) * rows->count / parts / 2 * 2;
+        part.rows = end - part.row;
+        if (j->make == NULL && rows->count > 0) {
+            part.dy = j->args->dy + s->first_place * shape->filters + first_filter + f;
+            part.dy_step = shape->filters;
+        } else if (rows->count > 0) {
+            part.sum = make_rows(j, b, s, part.row, part.rows, first_filter + f, LS_LANES);
+        }
+        LS_HOST(filter_rows_run)(rows, &part);
+    }
 }
 
 /* A transposed block, whose panels are filters. */
@@ -221,27 +253,22 @@ static void run_filter_rows(const ls_weight_job *j, const ls_weight_block *b,
     for (int m = 0; m < s->add_count; m++) {
         add[m] = (ls_tile_source){s->add[m].p, s->add[m].step};
     }
-    float *sum;
-    const stretch all = take_gradient(j, b, s, &sum);
+    ls_filter_rows rows; /* set field by field: `run` is long */
+    rows.shape = &a->shape;
+    rows.x = a->x;
+    rows.first = s->first_place / width;
+    rows.count = s->last_place / width - rows.first;
+    rows.first_filter_row = b->first_row;
+    rows.filter_rows = b->rows;
+    rows.scratch = b->panel;
+    rows.add_count = s->add_count;
+    rows.add = add;
+    rows.to = s->to.p;
+    rows.to_step = s->to.step;
+    LS_HOST(filter_rows_begin)(&rows);
     size_t first_filter;
-    const ls_filter_rows rows = {
-        .shape = &a->shape,
-        .x = a->x,
-        .first = all.place / width,
-        .count = all.depth / width,
-        .first_filter_row = b->first_row,
-        .filter_rows = b->rows,
-        .dy = all.dy,
-        .dy_step = all.dy_step,
-        .filters = ls_weight_filters(j, b, &first_filter),
-        .band = b->panel,
-        .add_count = s->add_count,
-        .add = add,
-        .to = s->to.p,
-        .to_step = s->to.step,
-        .sum = sum,
-    };
-    LS_HOST(filter_rows_run)(&rows);
+    const size_t filters = ls_weight_filters(j, b, &first_filter);
+    for (size_t f = 0; f < filters; f += LS_LANES) run_filter_word(j, b, s, &rows, f);
 }
 
 void LS_HOST(weight_slice)(const ls_weight_job *j, const ls_weight_block *b,
@@ -251,9 +278,7 @@ void LS_HOST(weight_slice)(const ls_weight_job *j, const ls_weight_block *b,
         run_filter_rows(j, b, s);
         return;
     }
-    float *sum;
-    const stretch all = take_gradient(j, b, s, &sum);
-    if (sum != NULL) LS_HOST(chain_rows)(all.dy, all.depth, all.dy_step, all.dy_step, sum);
+    const stretch all = take_gradient(j, b, s);
     const size_t unit = j->source == LS_FROM_TAPS ? j->args->shape.out_width : 1;
     const size_t count = ls_weight_parts(all.depth, j->stretch_places);
     size_t begin = 0;
