@@ -18,11 +18,17 @@
 
 enum { ROWS_PER_POINTER = 3 };
 
-/* Steps of k by which A is fetched ahead, where a tile does not fetch for a later one. A weight
- * gradient walks down columns of dy, of which a tile reads one line per row; the processor's own
+/* Steps of k by which A is fetched ahead, where its terms are not neighbours. A weight gradient
+ * walks down columns of dy, of which a tile reads one line per row; the processor's own
  * prefetcher does not follow fast enough. (Measured: 1.3 times the speed where dy exceeds the
  * caches, no loss elsewhere.) */
 enum { AHEAD = 16 };
+
+/* A tile's description, as read by what follows. It is volatile so that a number is read again
+ * where it is needed: if not, the compiler keeps numbers between the runs, beyond 16 of them in
+ * vector registers, and from there they come back through the ports of the multiply-adds, after all
+ * that wait for these. (Measured on a CPU with two of them: 20 cycles a run.) */
+typedef const volatile ls_tile described;
 
 /* Word `v` of `vectors` of a row of `columns` floats that starts at p. */
 LS_ALWAYS_INLINE ls_vec word_load(const float *p, int v, int vectors, size_t columns)
@@ -39,36 +45,41 @@ LS_ALWAYS_INLINE void word_store(float *p, ls_vec x, int v, int vectors, size_t 
     else ls_vec_store(p + v * LS_LANES, x);
 }
 
-/* The terms of one run, for the rows [first, last) of `acc`. `next` is where the tile's fetching
- * has come to. A narrow tile's has no such place: its runs are short, and each would pay for it. */
-LS_ALWAYS_INLINE void tile_run(const ls_tile *t, const ls_tile_run *run,
-                               ls_vec acc[][LS_TILE_VECTORS], int first, int last, int vectors,
+/* What a tile asks the cache for: nothing; what a later tile reads, at every k or, where loads are
+ * what bounds it, a run's share line by line before the run; or its own A some steps ahead, at
+ * every k. */
+typedef enum { FETCH_NOTHING, FETCH_NEXT, FETCH_LINES, FETCH_AHEAD } fetching;
+
+/* A share of more is cut short: so many loads that wait would hold up those of the run. */
+enum { LINE_BYTES = 64, SHARE_BYTES = 32 * LINE_BYTES };
+
+/* The terms of one run, for the rows [first, last) of `acc`. a_step is the tile's, which may be
+ * known to be 1. `next` is where the fetching for a later tile has come to. */
+LS_ALWAYS_INLINE void tile_run(described *t, const ls_tile_run *run, ls_vec acc[][LS_TILE_VECTORS],
+                               int first, int last, int vectors, size_t a_step, fetching fetch,
                                uintptr_t *next)
 {
     if (first >= last) return; /* never: a constant that spares the compiler a loop of no rows */
-    const size_t row_step = t->a_row_step, a_step = t->a_step, b_step = t->b_step;
-    const size_t ahead = AHEAD * sizeof(float) * a_step;
-    const bool fetches = vectors > 1 && *next != 0;
-    const size_t fetch_step = fetches ? t->next_step : sizeof(float) * a_step;
+    const size_t row_step = t->a_row_step, b_step = t->b_step;
+    const size_t next_step = fetch == FETCH_NEXT ? t->next_step : 0;
+    const float *from = t->a + (t->a_from + run->a);
     const float *a[(LS_NARROW_ROWS + ROWS_PER_POINTER - 1) / ROWS_PER_POINTER];
 #pragma GCC unroll 16
     for (int i = 0; i < last - first; i += ROWS_PER_POINTER) {
-        a[i / ROWS_PER_POINTER] = t->a + (t->a_from + run->a) + (size_t)i * row_step;
+        a[i / ROWS_PER_POINTER] = from + (size_t)i * row_step;
     }
     const float *b = t->b + run->b;
-    /* Addresses, not pointers: they may lie past the matrix, and then nothing happens. */
-    uintptr_t fetch = (uintptr_t)a[(last - first - 1) / ROWS_PER_POINTER] + ahead;
-    if (fetches) fetch = *next;
     for (size_t k = run->depth; k > 0; k--) {
         ls_vec word[LS_TILE_VECTORS];
 #pragma GCC unroll 16
         for (int v = 0; v < vectors; v++) word[v] = ls_vec_load(b + v * LS_LANES);
-        if (vectors > 1) {
-            __builtin_prefetch((const void *)fetch);
-            fetch += fetch_step;
-        } else {
-            const float *low = a[(last - first - 1) / ROWS_PER_POINTER];
-            __builtin_prefetch((const void *)((uintptr_t)low + ahead));
+        /* Addresses, not pointers: they may lie past the matrix, and then nothing happens. */
+        if (fetch == FETCH_NEXT) {
+            __builtin_prefetch((const void *)*next);
+            *next += next_step;
+        } else if (fetch == FETCH_AHEAD) {
+            const uintptr_t low = (uintptr_t)a[(last - first - 1) / ROWS_PER_POINTER];
+            __builtin_prefetch((const void *)(low + AHEAD * sizeof(float) * a_step));
         }
 #pragma GCC unroll 16
         for (int i = 0; i < last - first; i++) {
@@ -83,95 +94,123 @@ LS_ALWAYS_INLINE void tile_run(const ls_tile *t, const ls_tile_run *run,
         for (int i = 0; i < last - first; i += ROWS_PER_POINTER) a[i / ROWS_PER_POINTER] += a_step;
         b += b_step;
     }
-    if (fetches) *next = fetch;
 }
 
-LS_ALWAYS_INLINE void tile_multiply(const ls_tile *t, ls_vec acc[][LS_TILE_VECTORS], int rows,
-                                    int vectors)
+LS_ALWAYS_INLINE void tile_runs(described *t, ls_vec acc[][LS_TILE_VECTORS], int rows, int vectors,
+                                size_t a_step, fetching fetch)
 {
-    const ls_tile_run *end = t->run + t->runs;
+    const ls_tile_run *run = t->run, *end = run + t->runs;
     uintptr_t next = t->next;
-    for (const ls_tile_run *run = t->run; run < end; run++) {
-        if (run->rows == LS_RUN_ALL) tile_run(t, run, acc, 0, rows, vectors, &next);
-        else if (run->rows == LS_RUN_NOT_FIRST) tile_run(t, run, acc, 1, rows, vectors, &next);
-        else tile_run(t, run, acc, 0, rows - 1, vectors, &next);
-    }
-}
-
-/* What follows the last term of a chain. */
-LS_ALWAYS_INLINE void tile_finish(const ls_tile *t, ls_vec acc[][LS_TILE_VECTORS], int rows,
-                                  int vectors)
-{
-    if (t->bias != NULL) {
-#pragma GCC unroll 16
-        for (int v = 0; v < vectors; v++) {
-            const ls_vec bias = word_load(t->bias, v, vectors, t->columns);
-#pragma GCC unroll 16
-            for (int i = 0; i < rows; i++) acc[i][v] = ls_vec_add(acc[i][v], bias);
+    for (; run < end; run++) {
+        if (fetch == FETCH_LINES) {
+            const size_t share = t->next_step * run->depth;
+            const uintptr_t stop = next + (share < SHARE_BYTES ? share : SHARE_BYTES);
+            for (; next < stop; next += LINE_BYTES) __builtin_prefetch((const void *)next);
+        }
+        if (run->rows == LS_RUN_ALL) {
+            tile_run(t, run, acc, 0, rows, vectors, a_step, fetch, &next);
+        } else if (run->rows == LS_RUN_NOT_FIRST) {
+            tile_run(t, run, acc, 1, rows, vectors, a_step, fetch, &next);
+        } else {
+            tile_run(t, run, acc, 0, rows - 1, vectors, a_step, fetch, &next);
         }
     }
+}
+
+LS_ALWAYS_INLINE void tile_multiply(described *t, ls_vec acc[][LS_TILE_VECTORS], int rows,
+                                    int vectors)
+{
+    const size_t a_step = t->a_step;
+    const fetching next = vectors > 1 ? FETCH_NEXT : FETCH_LINES;
+    if (a_step != 1) tile_runs(t, acc, rows, vectors, a_step, FETCH_AHEAD);
+    else if (t->next != 0) tile_runs(t, acc, rows, vectors, 1, next);
+    else tile_runs(t, acc, rows, vectors, 1, FETCH_NOTHING);
+}
+
+/* acc = m + acc, of a matrix m. */
+LS_ALWAYS_INLINE void tile_add(ls_tile_source m, ls_vec acc[][LS_TILE_VECTORS], int rows,
+                               int vectors, size_t columns)
+{
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; i++) {
+        const float *row = m.p + (size_t)i * m.step;
+#pragma GCC unroll 16
+        for (int v = 0; v < vectors; v++) {
+            acc[i][v] = ls_vec_add(word_load(row, v, vectors, columns), acc[i][v]);
+        }
+    }
+}
+
+/* What follows the last term of a chain. (x + bias) + 0.0f is x + (bias + 0.0f): the sum is -0 only
+ * of two -0, and the second of these has none. So it is one addition for an element. */
+LS_ALWAYS_INLINE void tile_finish(described *t, ls_vec acc[][LS_TILE_VECTORS], int rows,
+                                  int vectors)
+{
+    const float *bias = t->bias;
+    const size_t columns = t->columns;
+#pragma GCC unroll 16
+    for (int v = 0; v < vectors; v++) {
+        ls_vec word = ls_vec_zero();
+        if (bias != NULL) word = ls_vec_add(word_load(bias, v, vectors, columns), word);
+#pragma GCC unroll 16
+        for (int i = 0; i < rows; i++) acc[i][v] = ls_vec_add(acc[i][v], word);
+    }
+    for (int m = 0; m < t->add_count; m++) tile_add(t->add[m], acc, rows, vectors, columns);
+    if (!t->relu) return;
 #pragma GCC unroll 16
     for (int i = 0; i < rows; i++) {
 #pragma GCC unroll 16
-        for (int v = 0; v < vectors; v++) acc[i][v] = ls_vec_add(acc[i][v], ls_vec_zero());
-    }
-    for (int m = 0; m < t->add_count; m++) {
-#pragma GCC unroll 16
-        for (int i = 0; i < rows; i++) {
-            const float *row = t->add[m].p + (size_t)i * t->add[m].step;
-#pragma GCC unroll 16
-            for (int v = 0; v < vectors; v++) {
-                acc[i][v] = ls_vec_add(word_load(row, v, vectors, t->columns), acc[i][v]);
-            }
-        }
-    }
-    if (t->relu) {
-#pragma GCC unroll 16
-        for (int i = 0; i < rows; i++) {
-#pragma GCC unroll 16
-            for (int v = 0; v < vectors; v++) acc[i][v] = ls_vec_relu(acc[i][v]);
-        }
+        for (int v = 0; v < vectors; v++) acc[i][v] = ls_vec_relu(acc[i][v]);
     }
 }
 
 /* Where the tile is stored at the end is asked for at the beginning: the lines are in the cache by
  * then. (A convolution's result is larger than the caches; stores that wait for its lines fill the
  * queue of stores.) */
-LS_ALWAYS_INLINE void tile_fetch(const ls_tile *t, int rows, int vectors)
+LS_ALWAYS_INLINE void tile_fetch(described *t, int rows, int vectors)
 {
+    const float *row = t->to;
+    const size_t step = t->to_step;
 #pragma GCC unroll 16
-    for (int i = 0; i < rows; i++) {
-        const float *row = t->to + (size_t)i * t->to_step;
+    for (int i = 0; i < rows; i++, row += step) {
 #pragma GCC unroll 16
         for (int v = 0; v < vectors; v++) __builtin_prefetch(row + v * LS_LANES, 1);
     }
 }
 
-LS_ALWAYS_INLINE void tile_compute(const ls_tile *t, int rows, int vectors)
+LS_ALWAYS_INLINE void tile_begin(described *t, ls_vec acc[][LS_TILE_VECTORS], int rows,
+                                 int vectors)
+{
+    const ls_tile_source from = {t->from.p, t->from.step};
+    const size_t columns = t->columns;
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; i++) {
+#pragma GCC unroll 16
+        for (int v = 0; v < vectors; v++) acc[i][v] = ls_vec_zero();
+    }
+    if (from.p == NULL) return;
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; i++) {
+        const float *row = from.p + (size_t)i * from.step;
+#pragma GCC unroll 16
+        for (int v = 0; v < vectors; v++) acc[i][v] = word_load(row, v, vectors, columns);
+    }
+}
+
+LS_ALWAYS_INLINE void tile_compute(described *t, int rows, int vectors)
 {
     ls_vec acc[LS_NARROW_ROWS][LS_TILE_VECTORS];
     tile_fetch(t, rows, vectors);
-    if (t->from.p == NULL) {
-#pragma GCC unroll 16
-        for (int i = 0; i < rows; i++) {
-#pragma GCC unroll 16
-            for (int v = 0; v < vectors; v++) acc[i][v] = ls_vec_zero();
-        }
-    } else {
-#pragma GCC unroll 16
-        for (int i = 0; i < rows; i++) {
-            const float *row = t->from.p + (size_t)i * t->from.step;
-#pragma GCC unroll 16
-            for (int v = 0; v < vectors; v++) acc[i][v] = word_load(row, v, vectors, t->columns);
-        }
-    }
+    tile_begin(t, acc, rows, vectors);
     tile_multiply(t, acc, rows, vectors);
     if (t->finish) tile_finish(t, acc, rows, vectors);
+    float *to = t->to;
+    const size_t step = t->to_step, columns = t->columns;
 #pragma GCC unroll 16
     for (int i = 0; i < rows; i++) {
-        float *row = t->to + (size_t)i * t->to_step;
+        float *row = to + (size_t)i * step;
 #pragma GCC unroll 16
-        for (int v = 0; v < vectors; v++) word_store(row, acc[i][v], v, vectors, t->columns);
+        for (int v = 0; v < vectors; v++) word_store(row, acc[i][v], v, vectors, columns);
     }
 }
 

@@ -47,9 +47,10 @@ typedef struct {
     const float *a;
     size_t a_from;             /* the place in `a` from which runs count; the sum may wrap around */
     size_t a_row_step, a_step;
-    uintptr_t next;            /* not 0: an address, perhaps past the matrix, from which a later
-                                * tile reads its A: a tile of two words asks for it meanwhile, */
-    size_t next_step;          /* at every k a line that lies so many bytes further */
+    uintptr_t next;            /* not 0 (then a_step is 1): an address, perhaps past the matrix,
+                                * from which a later tile reads its A: this one asks for it
+                                * meanwhile, */
+    size_t next_step;          /* so many bytes at every k */
     const float *b;            /* whole vector words are read */
     size_t b_step;
     ls_tile_source from;       /* the chain so far; p NULL: +0 */
