@@ -50,6 +50,11 @@ static void test_every_machine_gives_the_bits_of_the_reference(void **state)
         shape_of(3, 23, 30, 3, 32, 7, 2, 3, 3),
         shape_of(5, 20, 33, 4, 64, 3, 4, 0, 0),   /* rows of x that no window sees */
         shape_of(8, 40, 34, 3, 16, 3, 1, 0, 0),   /* slices that go on in the next sample */
+        shape_of(3, 18, 32, 16, 16, 3, 1, 1, 1),  /* narrow tiles; those of several rows at once */
+        shape_of(2, 21, 33, 16, 40, 3, 2, 1, 0),  /* several rows at once, a stride apart */
+        shape_of(3, 17, 32, 16, 32, 1, 2, 0, 0),
+        shape_of(2, 7, 16, 20, 33, 1, 1, 0, 0),   /* 1x1: all places in rows of 14, of 16 for dx */
+        shape_of(3, 7, 9, 16, 12, 1, 1, 0, 0),    /* in a single row */
         shape_of(1, 1, 1, 1, 1, 1, 1, 0, 0),
     };
     naive_random n = {.state = 1};
@@ -78,6 +83,24 @@ static void test_extents_may_differ_in_both_directions(void **state)
     convolution c = convolution_of(&n, shape, NAIVE_SMALL);
     convolution_check_twins(&all, &c, whole, true, false);
     convolution_free(&c);
+}
+
+/* The padding below and on the right follows from the output. */
+static void test_outputs_may_end_before_the_image_or_after_it(void **state)
+{
+    (void)state;
+    ls_conv_shape shapes[] = {
+        shape_of(2, 20, 20, 16, 16, 3, 1, 0, 0), /* ends before */
+        shape_of(2, 9, 33, 16, 16, 3, 2, 0, 0),  /* after: a window reaches out of it */
+    };
+    shapes[0].out_height = 11;
+    shapes[1].out_height = 5;
+    naive_random n = {.state = 9};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        convolution c = convolution_of(&n, shapes[i], NAIVE_SMALL);
+        convolution_check_twins(&all, &c, whole, true, false);
+        convolution_free(&c);
+    }
 }
 
 /* The last places of a row and the last rows of x are read by no tap: their gradient is +0. */
@@ -313,6 +336,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_machine_gives_the_bits_of_the_reference),
         cmocka_unit_test(test_extents_may_differ_in_both_directions),
+        cmocka_unit_test(test_outputs_may_end_before_the_image_or_after_it),
         cmocka_unit_test(test_inputs_that_no_tap_reads_have_gradient_zero),
         cmocka_unit_test(test_weight_gradients_follow_the_fold),
         cmocka_unit_test(test_the_pieces_of_two_ranks_add_up_to_the_whole),

@@ -29,6 +29,29 @@
  * clears. */
 enum { SAMPLES_FLOATS = 1 << 16, WEIGHTS_SHARE = 4, CLEAR_GRAIN = 1 << 15 };
 
+/* Rows of a tile of a product with so many columns, at most, that reads A's in place, `step` floats
+ * apart. A narrow tile loads as many numbers as it multiplies words, and the word of B besides: the
+ * more rows, the smaller its part. */
+static int tile_rows(size_t columns, size_t step)
+{
+    const int rows = ls_rows_in_place(step);
+    return columns <= LS_LANES && rows == LS_TILE_ROWS ? LS_NARROW_ROWS : rows;
+}
+
+/* With one tap and stride 1 there is no padding, and rows and samples follow each other like
+ * places: as good as a single image, of rows that fill a tile if there are whole ones. */
+static ls_conv_shape flattened(const ls_conv_shape *s, int rows)
+{
+    ls_conv_shape flat = *s;
+    if (s->kernel_height * s->kernel_width * s->stride_height * s->stride_width > 1) return flat;
+    if (s->height != s->out_height || s->width != s->out_width) return flat;
+    const size_t places = s->samples * s->height * s->width;
+    flat.samples = 1;
+    flat.width = flat.out_width = places % (size_t)rows == 0 ? (size_t)rows : places;
+    flat.height = flat.out_height = places / flat.width;
+    return flat;
+}
+
 /* -- forward ---------------------------------------------------------------------------------- */
 
 static size_t filter_floats(const ls_conv_shape *s)
@@ -62,7 +85,12 @@ static void take_image(const void *operands, const ls_row_at *first, size_t firs
     const size_t q = first->within;
     const ls_tap_origin at = {n, (ptrdiff_t)(p * s->stride_height) - (ptrdiff_t)s->pad_top,
                               (ptrdiff_t)(q * s->stride_width) - (ptrdiff_t)s->pad_left};
-    if (LS_HOST(take_in_place)(&j->grid, &at, first_k, depth, &memory->lists, tile)) return;
+    const size_t rows = ls_min_size(first->groups, s->out_height - p);
+    memory->groups = LS_HOST(take_in_place)(&j->grid, &at, rows, first_k, depth, &memory->lists,
+                                            tile);
+    memory->group_step = s->stride_height * s->width * s->channels;
+    if (memory->groups > 0) return;
+    memory->groups = 1;
     take_patches(operands, first, first_k, depth, memory, tile);
 }
 
@@ -76,9 +104,12 @@ static void pack_filters(const void *operands, size_t first_k, size_t depth, siz
 
 ls_status LS_HOST(conv_forward)(ls_stream *stream, const ls_conv_forward_args *a)
 {
-    const ls_conv_shape *s = &a->shape;
-    const forward_job j = {a, {a->x, s->height, s->width, s->channels, s->kernel_height,
-                               s->kernel_width, 1, s->stride_width}};
+    const int rows = tile_rows(a->shape.filters, a->shape.stride_width * a->shape.channels);
+    ls_conv_forward_args args = *a;
+    args.shape = flattened(&a->shape, rows);
+    const ls_conv_shape *s = &args.shape;
+    const forward_job j = {&args, {a->x, s->height, s->width, s->channels, s->kernel_height,
+                               s->kernel_width, 1, s->stride_height, s->stride_width}};
     const bool direct = s->out_width >= LS_TILE_ROWS / 2;
     const ls_product product = {
         .rows = s->samples * s->out_height * s->out_width,
@@ -86,7 +117,7 @@ ls_status LS_HOST(conv_forward)(ls_stream *stream, const ls_conv_forward_args *a
         .depth = filter_floats(s),
         .run = s->kernel_width * s->channels,
         .block_depth = direct ? LS_DIRECT_DEPTH : LS_BLOCK_DEPTH,
-        .tile_rows = direct ? ls_rows_in_place(s->stride_width * s->channels) : 0,
+        .tile_rows = direct ? rows : 0,
         .operands = &j,
         .take_rows = direct ? take_image : take_patches,
         .pack = pack_filters,
@@ -177,7 +208,7 @@ static void copy_gradients(const void *operands, const ls_row_at *first, size_t 
     const size_t row_step = ls_row_step(depth);
     const remainder_job *j = operands;
     const ls_conv_shape *s = &j->args->shape;
-    reader at[LS_TILE_ROWS];
+    reader at[LS_NARROW_ROWS];
     find_readers(j, first->row, tile->rows, at);
     tap_at tap = tap_of(j, first_k);
     for (size_t done = 0, count; done < depth; done += count, tap = tap_after(j, tap)) {
@@ -204,10 +235,16 @@ static void take_gradients(const void *operands, const ls_row_at *first, size_t 
                            size_t depth, ls_rows_memory *memory, ls_tile *tile)
 {
     const remainder_job *j = operands;
+    const ls_conv_shape *s = &j->args->shape;
     const size_t n = first->group / j->row.place_count, i = first->group - n * j->row.place_count;
     const ls_tap_origin at = {n, (ptrdiff_t)(j->row.first_out + i),
                               (ptrdiff_t)(j->column.first_out + first->within)};
-    if (LS_HOST(take_in_place)(&j->grid, &at, first_k, depth, &memory->lists, tile)) return;
+    const size_t rows = ls_min_size(first->groups, j->row.place_count - i);
+    memory->groups = LS_HOST(take_in_place)(&j->grid, &at, rows, first_k, depth, &memory->lists,
+                                            tile);
+    memory->group_step = s->out_width * s->filters;
+    if (memory->groups > 0) return;
+    memory->groups = 1;
     copy_gradients(operands, first, first_k, depth, memory, tile);
 }
 
@@ -246,7 +283,7 @@ static void run_remainder(ls_pool *pool, const ls_conv_input_gradient_args *a, a
     const ls_conv_shape *s = &a->shape;
     const remainder_job j = {a, row, column,
                              {a->dy, s->out_height, s->out_width, s->filters, row.tap_count,
-                              column.tap_count, -1, 1}};
+                              column.tap_count, -1, 1, 1}};
     const bool dense = s->stride_height == 1 && s->stride_width == 1;
     const bool direct = column.place_count >= LS_TILE_ROWS / 2;
     const ls_product product = {
@@ -255,7 +292,7 @@ static void run_remainder(ls_pool *pool, const ls_conv_input_gradient_args *a, a
         .depth = row.tap_count * column.tap_count * s->filters,
         .run = s->filters,
         .block_depth = direct ? LS_DIRECT_DEPTH : LS_BLOCK_DEPTH,
-        .tile_rows = direct ? ls_rows_in_place(s->filters) : 0,
+        .tile_rows = direct ? tile_rows(s->channels, s->filters) : 0,
         .operands = &j,
         .take_rows = direct ? take_gradients : copy_gradients,
         .pack = pack_taps,
@@ -309,10 +346,13 @@ static size_t samples_at_once(const ls_conv_shape *s)
 
 ls_status LS_HOST(conv_input_gradient)(ls_stream *stream, const ls_conv_input_gradient_args *a)
 {
-    const ls_conv_shape *s = &a->shape;
+    const ls_conv_shape flat = flattened(&a->shape, tile_rows(a->shape.channels,
+                                                              a->shape.filters));
+    const ls_conv_shape *s = &flat;
     const size_t most = samples_at_once(s);
     for (size_t first = 0; first < s->samples; first += most) {
         ls_conv_input_gradient_args some = *a;
+        some.shape = *s;
         some.shape.samples = ls_min_size(most, s->samples - first);
         some.dy += first * s->out_height * s->out_width * s->filters;
         some.dx += first * s->height * s->width * s->channels;

@@ -90,21 +90,30 @@ static outcome make_runs(const ls_tap_grid *g, int rows, size_t depth, ls_tap_li
     return MADE;
 }
 
-/* What a later tile reads and this one does not: with one tap, the places that follow in the row;
- * with more, those that the tile below reads through the last row of taps (the first one, for the
- * input gradient). Rows of one tap are read at the same time, too many and too short for the
- * processor's prefetcher; a row of taps is new for every tile of a row. Nothing where a block is a
- * part of a tap: then places do not follow each other. */
-static void find_next(const ls_tap_grid *g, size_t depth, ls_tap_list *list)
+enum { LINE_BYTES = 64 };
+
+/* What a later tile than one of `rows` rows reads and this one does not: with one tap, the places
+ * that follow in the row; with more, those that the tile below reads through the last row of taps
+ * (the first one, for the input gradient). Rows of one tap are read at the same time, too many and
+ * too short for the processor's prefetcher; a row of taps is new for every tile of a row. Of one
+ * tap with a stride, the tile below reads every step-th place: a line of each, if that is all a
+ * place has. Nothing where a block is a part of a tap: then places do not follow each other. */
+static void find_next(const ls_tap_grid *g, size_t rows, size_t depth, ls_tap_list *list)
 {
     const size_t taps = g->tap_rows * g->tap_columns;
     if (depth == 0 || list->first_k % g->depth + depth % g->depth > 0) return;
-    if (taps == 1 && g->step > 1) return; /* every step-th place would be enough */
-    const size_t row = g->width * g->depth, first_row = list->first_k / g->depth / g->tap_columns;
+    const size_t row = g->width * g->depth, place_bytes = g->depth * sizeof(float);
+    if (taps == 1 && g->step > 1) {
+        if (place_bytes > LINE_BYTES) return;
+        list->next = g->row_step * row;
+        list->next_step = g->step * place_bytes;
+        return;
+    }
+    const size_t first_row = list->first_k / g->depth / g->tap_columns;
     const size_t last_row = ((list->first_k + depth) / g->depth - 1) / g->tap_columns;
-    const size_t places = (LS_TILE_ROWS - 1) * g->step + g->tap_columns;
+    const size_t places = (rows - 1) * g->step + g->tap_columns;
     list->next_step = (places * g->depth * sizeof(float) + depth - 1) / depth;
-    if (taps == 1) list->next = LS_TILE_ROWS * g->depth;
+    if (taps == 1) list->next = rows * g->depth;
     else if (g->direction > 0) list->next = (last_row + 1) * row;
     else list->next = (1 - first_row) * row - (g->tap_columns - 1) * g->depth;
 }
@@ -144,7 +153,7 @@ static const ls_tap_list *find_list(const ls_tap_grid *g, ptrdiff_t column, int 
     }
     wanted.is_possible = result == MADE;
     if (!wanted.is_possible) wanted.count = 0;
-    find_next(g, depth, &wanted);
+    find_next(g, (size_t)rows, depth, &wanted);
     ls_tap_list *list = &all->list[all->count++];
     *list = wanted;
     return list;
@@ -152,11 +161,12 @@ static const ls_tap_list *find_list(const ls_tap_grid *g, ptrdiff_t column, int 
 
 /* -- a tile ----------------------------------------------------------------------------------- */
 
-/* Leave out the rows of taps that lie above or below the image. */
-static void take_rows(const ls_tap_grid *g, ptrdiff_t row, const ls_tap_list *list,
-                      const ls_tap_lists *all, ls_tile *tile)
+/* Leave out the rows of taps that lie above or below the image. Returns how many rows of the result
+ * from this one on leave out the same, at most `rows`: one that leaves out any is alone. */
+static size_t take_rows(const ls_tap_grid *g, ptrdiff_t row, size_t rows, const ls_tap_list *list,
+                        const ls_tap_lists *all, ls_tile *tile)
 {
-    const ptrdiff_t height = (ptrdiff_t)g->height;
+    const ptrdiff_t height = (ptrdiff_t)g->height, taps = (ptrdiff_t)g->tap_rows;
     const ptrdiff_t above = g->direction > 0 ? -row : row - (height - 1);
     const ptrdiff_t inside = g->direction > 0 ? height - row : row + 1; /* with those before */
     size_t begin = list->first, end = list->first + list->count;
@@ -164,21 +174,25 @@ static void take_rows(const ls_tap_grid *g, ptrdiff_t row, const ls_tap_list *li
     while (begin < end && (ptrdiff_t)all->tap_row[end - 1] >= inside) end--;
     tile->run = &all->run[begin];
     tile->runs = end - begin;
+    if (above > 0 || inside < taps) return 1;
+    const size_t further = (size_t)(g->direction > 0 ? inside - taps : -above) / g->row_step;
+    return ls_min_size(further + 1, rows);
 }
 
-bool LS_HOST(take_in_place)(const ls_tap_grid *g, const ls_tap_origin *at, size_t first_k,
-                            size_t depth, ls_tap_lists *lists, ls_tile *tile)
+size_t LS_HOST(take_in_place)(const ls_tap_grid *g, const ls_tap_origin *at, size_t rows,
+                              size_t first_k, size_t depth, ls_tap_lists *lists, ls_tile *tile)
 {
     const ls_tap_list *list = find_list(g, at->column, tile->rows, first_k, depth, lists);
-    if (!list->is_possible) return false;
-    take_rows(g, at->row, list, lists, tile);
+    if (!list->is_possible) return 0;
+    const size_t same = take_rows(g, at->row, rows, list, lists, tile);
     const size_t row = at->sample * g->height + (size_t)at->row;
     tile->a = g->image;
     tile->a_from = (row * g->width + (size_t)at->column) * g->depth;
     tile->a_row_step = g->step * g->depth;
     tile->a_step = 1;
-    if (list->next_step == 0) return true;
-    tile->next = (uintptr_t)g->image + (tile->a_from + list->next) * sizeof(float);
-    tile->next_step = list->next_step;
-    return true;
+    if (list->next_step > 0) {
+        tile->next = (uintptr_t)g->image + (tile->a_from + list->next) * sizeof(float);
+        tile->next_step = list->next_step;
+    }
+    return same;
 }

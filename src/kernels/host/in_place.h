@@ -30,7 +30,7 @@ typedef struct {
     size_t height, width, depth;       /* of the image: rows, places, floats of a place */
     size_t tap_rows, tap_columns;
     ptrdiff_t direction;               /* of taps in the image, rows and columns: 1 or -1 */
-    size_t step;
+    size_t row_step, step;             /* of rows and places of the result, in those of the image */
 } ls_tap_grid;
 
 /* What a tile's first row reads through the first tap: may lie outside the image. */
@@ -61,9 +61,10 @@ typedef struct {
 
 /* Give the tile, of tile->rows rows at `at`, its A and the runs of k [first_k, first_k + depth),
  * which lie in `lists` until the next call. Blocks of one grid that begin at the same first_k end
- * together. False: this takes runs that there are none for, or too many; then the tile's part of A
- * must be copied. */
-bool LS_HOST(take_in_place)(const ls_tap_grid *grid, const ls_tap_origin *at, size_t first_k,
-                            size_t depth, ls_tap_lists *lists, ls_tile *tile);
+ * together. Returns for how many rows of the result, from `at` on and at most `rows`, the same
+ * holds: the next one's a_from is row_step rows of the image further. 0: this takes runs that there
+ * are none for, or too many; then the tile's part of A must be copied. */
+size_t LS_HOST(take_in_place)(const ls_tap_grid *grid, const ls_tap_origin *at, size_t rows,
+                              size_t first_k, size_t depth, ls_tap_lists *lists, ls_tile *tile);
 
 #endif

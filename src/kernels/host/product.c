@@ -76,7 +76,7 @@ ls_split LS_HOST(split)(const ls_split_problem *p, int threads)
 enum {
     PART_COLUMNS = PART_PANELS * LS_TILE_COLUMNS,
     PANELS_FLOATS = LS_BLOCK_DEPTH * PART_COLUMNS,
-    ROWS_FLOATS = LS_TILE_ROWS * (LS_DIRECT_DEPTH + 48),
+    ROWS_FLOATS = LS_NARROW_ROWS * (LS_DIRECT_DEPTH + 48),
     SCRATCH_FLOATS = LS_SCRATCH_BYTES / sizeof(float),
     PARTIAL_TILES = (SCRATCH_FLOATS - PANELS_FLOATS - ROWS_FLOATS) / (LS_TILE_ROWS * PART_COLUMNS),
 };
@@ -152,9 +152,22 @@ static void pack_panels(const ls_product *p, const part *a, size_t k, size_t dep
     }
 }
 
-/* One tile of rows against all panels of block [k, k + depth). */
-static void run_rows(const job *j, const part *a, const ls_row_at *at, size_t rows, size_t k,
-                     size_t depth)
+/* The tile of group after group that is described for the first, `count` of them. */
+static void run_groups(ls_tile tile, size_t count, size_t a_step, size_t c_step)
+{
+    for (size_t i = 0; i < count; i++) {
+        LS_HOST(tile)(&tile);
+        tile.a_from += a_step;
+        if (tile.next != 0) tile.next += a_step * sizeof(float);
+        if (tile.from.p != NULL) tile.from.p += c_step;
+        tile.to += c_step;
+    }
+}
+
+/* One tile of rows against all panels of block [k, k + depth), and those of as many groups after it
+ * as can be treated the same. Returns how many groups that were. */
+static size_t run_rows(const job *j, const part *a, const ls_row_at *at, size_t rows, size_t k,
+                       size_t depth)
 {
     const ls_product *p = j->product;
     const bool first = k == 0, last = k + depth == p->depth && !p->turned;
@@ -180,10 +193,15 @@ static void run_rows(const job *j, const part *a, const ls_row_at *at, size_t ro
         .to_step = last ? p->step : unfinished_step,
     };
     const size_t panel_step = p->b != NULL ? LS_TILE_COLUMNS : depth * LS_TILE_COLUMNS;
+    a->memory->groups = 1;
     p->take_rows(p->operands, at, k, depth, a->memory, &tile);
+    const size_t groups = a->memory->groups;
+    const ls_row_at below = {at->row + j->group, at->group + 1, at->within, 1};
+    const size_t c_step = groups > 1 ? (size_t)(row_of_c(j, &below) - row_of_c(j, at)) : 0;
     for (size_t n = a->first_column; n < a->last_column; n += LS_TILE_COLUMNS) {
         tile.columns = ls_min_size(LS_TILE_COLUMNS, a->last_column - n);
-        LS_HOST(tile)(&tile);
+        if (groups > 1) run_groups(tile, groups, a->memory->group_step, c_step);
+        else LS_HOST(tile)(&tile);
         tile.b += panel_step;
         tile.next = 0;
         if (tile.from.p != NULL) tile.from.p += LS_TILE_COLUMNS;
@@ -191,19 +209,53 @@ static void run_rows(const job *j, const part *a, const ls_row_at *at, size_t ro
         old.p += LS_TILE_COLUMNS;
         tile.to += LS_TILE_COLUMNS;
     }
+    return groups;
+}
+
+/* Tile `tile` of a group and of up to `groups` - 1 groups after it. Returns for how many. */
+static size_t run_tile(const job *j, const part *a, size_t group, size_t tile, size_t groups,
+                       size_t k, size_t depth)
+{
+    const size_t within = row_in_group(j, tile);
+    const ls_row_at at = {group * j->group + within, group, within, groups};
+    return run_rows(j, a, &at, row_in_group(j, tile + 1) - within, k, depth);
+}
+
+/* Groups whose tiles at one place are taken one after another, at most: so many that to describe a
+ * tile costs little beside its terms, and not more, so that what is read twice is still near. */
+enum { TERMS_AT_ONCE = 1024 };
+
+static size_t groups_at_once(size_t terms)
+{
+    return terms < TERMS_AT_ONCE && terms > 0 ? TERMS_AT_ONCE / terms : 1;
+}
+
+/* Whole groups, place by place. */
+static void run_whole_groups(const job *j, const part *a, size_t group, size_t groups, size_t k,
+                             size_t depth)
+{
+    for (size_t tile = 0; tile < j->group_tiles; tile++) {
+        for (size_t done = 0; done < groups;) {
+            done += run_tile(j, a, group + done, tile, groups - done, k, depth);
+        }
+    }
 }
 
 /* All tiles of a part for one block of k. */
 static void run_block(const job *j, const part *a, size_t k, size_t depth)
 {
-    size_t group = a->first_tile / j->group_tiles, tile = a->first_tile % j->group_tiles;
-    for (size_t t = a->first_tile; t < a->last_tile; t++) {
-        const size_t within = row_in_group(j, tile);
-        const ls_row_at at = {group * j->group + within, group, within};
-        run_rows(j, a, &at, row_in_group(j, tile + 1) - within, k, depth);
-        if (++tile < j->group_tiles) continue;
-        tile = 0;
-        group++;
+    const size_t panels = ls_ceil_div(a->last_column - a->first_column, LS_TILE_COLUMNS);
+    const size_t most = is_kept_apart(j->product) ? 1 : groups_at_once(depth * panels);
+    for (size_t t = a->first_tile; t < a->last_tile;) {
+        const size_t group = t / j->group_tiles, tile = t - group * j->group_tiles;
+        const size_t whole = tile > 0 ? 0 : ls_min_size((a->last_tile - t) / j->group_tiles, most);
+        if (whole > 1) {
+            run_whole_groups(j, a, group, whole, k, depth);
+            t += whole * j->group_tiles;
+        } else {
+            (void)run_tile(j, a, group, tile, 1, k, depth);
+            t++;
+        }
     }
 }
 

@@ -14,14 +14,17 @@
 typedef void ls_pack_fn(const void *operands, size_t first_k, size_t depth, size_t first_column,
                         size_t columns, float *panel);
 
-/* A row of C, also as its group and place within the group (group 0 where there are none). */
+/* A row of C, also as its group and place within the group (group 0 where there are none); and how
+ * many groups from this one on the task has tiles of at the same place. */
 typedef struct {
-    size_t row, group, within;
+    size_t row, group, within, groups;
 } ls_row_at;
 
-/* What take_rows has in a task, from tile to tile. */
+/* What take_rows has in a task, from tile to tile, and what it says of the groups. */
 typedef struct {
-    float *buffer;      /* room for LS_TILE_ROWS rows that are ls_row_step(depth) apart */
+    size_t groups;      /* of first->groups, how many the description holds for: 1 unless it says */
+    size_t group_step;  /* more; floats of `a` from one of them to the next */
+    float *buffer;      /* room for LS_NARROW_ROWS rows that are ls_row_step(depth) apart */
     ls_tap_lists lists; /* empty when the task begins */
 } ls_rows_memory;
 
@@ -37,7 +40,8 @@ typedef struct {
     size_t rows, columns, depth;
     size_t run; /* if not 0: k is runs of this many, and a block is whole runs or part of one */
     size_t block_depth; /* of k, at most; LS_BLOCK_DEPTH where take_rows copies */
-    int tile_rows;      /* at most; 0: LS_TILE_ROWS */
+    int tile_rows;      /* at most; 0: LS_TILE_ROWS. Up to LS_NARROW_ROWS where C is at most a word
+                         * wide and neither accumulated nor turned */
     const void *operands;
     ls_rows_fn *take_rows;
     ls_pack_fn *pack;
