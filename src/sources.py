@@ -193,6 +193,7 @@ HOST_KERNELS = """
     conv
     decode
     dense_gradient
+    dense_tile
     dropout
     filter_rows
     format16

@@ -1,341 +1,272 @@
 /* SPDX-License-Identifier: MIT */
-/* dense_gradient.c -- the weight gradient of a dense layer of few samples, a tree in registers.
+/* dense_gradient.c -- the weight gradient of a dense layer of few samples.
  *
- * dw[f, c] is the sum over the places of dy[place, f] * x[place, c]: per shard a chain of fused
- * multiply-adds from +0, places ascending, + 0.0f last; then the shards' chains are added as the
- * fold says (docs/numerics.md 1.1, 1.2 and 2.2, fold.h). With 64 samples in 8 shards a chain has 8
- * terms, and what surrounds it - a call of the micro-kernel (tile.c), its sums stored, and loaded
- * again to be merged - takes as long as the multiplications. So here a tile of dw stays in
- * registers through ALL chains and merges, and its pieces are all that is stored:
+ * A tile of dw goes through all shards at once (dense_tile.h); here is where its operands come
+ * from, and in which order the tiles are visited:
  *
- *                  x[k]  | word of columns |        for each node of the list below
- *      dy[k, f+0] -----> | acc[0]          |            for each of its 2^height chains: k
- *      dy[k, f+1] -----> | acc[1]          |            ascending, then + 0.0f; merged as soon as
- *        ...             |  ...            |            both sides of a merge are there
- *                                                       add slots of the fold, store to one
+ *     for each block of rows: copy its dy, if at all
+ *         for each group of columns, mostly one tile wide: copy its x, if at all
+ *             for each tile of rows: ask for a part of the next group's x
+ *                 for each tile of the group: dense_tile
  *
- * Sums that wait for their sibling must have registers that the code names, so a NODE is what one
- * piece of code can do: 2^height neighbouring chains, up to LS_TREE_HEIGHT, that form a whole
- * subtree, and then additions from memory. A subtree of height h is one of height h - 1 (which then
- * waits), another one (in acc), and their sum: h tiles wait at most. The tile is small enough for
- * all of them, one word across where an addition's operand can be a broadcast number of memory
- * (simd_*.h). An fma waits for the one before it in its chain, about 4 times as long as for a unit,
- * and a tile's rows are enough to cover that; the additions go to units that multiply nothing.
+ * dy and x are read in place as a rule: a tile reads a few neighbouring floats of each place. Where
+ * the rows of dy are far apart, these are as many lines of as many pages, in a few sets of the
+ * caches; then they are copied first, for a block of rows that stays in the second level cache. So
+ * are the words of x where its rows evict each other from the first level cache, where they are
+ * more than it has room for, where many tiles would read words that cross lines, and where a word
+ * is not a whole one.
  *
- * The list of nodes is made once per call from the fold's leaves, a chain each. Eight shards of one
- * rank are one node:
- *
- *     leaf      0   1   2   3   4   5   6   7
- *               |   |   |   |   |   |   |   |      leaf 1 adds leaf 0's slot: a node of height 1;
- *               +---+   +---+   +---+   +---+      leaf 3 adds leaf 2's, then that node's, of the
- *                 +-------+       +-------+        same height as itself by then: height 2
- *                     +---------------+   -> piece 0
- *
- * In general leaf i begins as a node of height 0 that adds slots and stores to one. While its first
- * addend is the slot to which the node right before it stores, of the same height, with nothing to
- * add, the two become one: nobody else reads that slot, because what one leaf of a pass stores and
- * another merges is a temporary, and is read once (fold.h). Other addends are loaded: temporaries
- * from a small stack of tiles in scratch memory, pieces from dw. A shard without samples is a chain
- * without terms: +0.
- *
- * Neither operand is copied as a rule: x is read a word of each place at a time, for all rows of
- * tiles, while it lies in the first level cache. Where x's rows evict each other from it, where
- * they are more than it has room for, where many tiles would read words that cross lines, and where
- * a word is not a whole one, the words of all places are copied to scratch memory first. While a
- * column of tiles is computed, the words of the next one are fetched; a tile of dw itself, which
- * is first touched when it is stored, is asked for when its multiplications begin.
+ * A shard without samples is +0, and to add +0 changes nothing: such a leaf is skipped where its
+ * slot is a temporary, and what would have read the slot does not.
  *
  * Threads share dw: its rows, which are in the order of the weights and of their update, if x is
  * small enough to be read by each; else its columns too.
  */
 #include "kernels/host/dense_gradient.h"
+#include "kernels/host/dense_tile.h"
 #include "kernels/host/lanes.h"
 #include "kernels/host/product.h"
 #include "sizes.h"
 
-enum { COLUMNS = LS_TREE_VECTORS * LS_LANES };
-_Static_assert(LS_TILE_COLUMNS % COLUMNS == 0, "what threads share is whole tiles");
-
 /* Rows of x this many bytes apart, or a multiple of it, share too few sets of the first level
  * cache. */
 enum { ALIAS_BYTES = 2048 };
-/* Places up to which a word of each, a line of the first level cache, fills at most that cache. */
-enum { PLACES_IN_PLACE = 512 };
-/* Tiles of rows from which on it is worth its cost to copy words that cross lines, and to ask for
- * those of the next column of tiles. */
-enum { MANY_TILES = 4 };
+/* Places up to which a panel of x, two lines of each, fills at most the first level cache. */
+enum { PLACES_IN_PLACE = 256 };
+/* Tiles of rows from which on it is worth its cost to copy a panel of more places, or of words that
+ * cross lines. (Measured, AVX-512: 784 places of 256 channels, 5 tiles: 0.95 of the peak in place,
+ * 0.86 copied; 256 of 1000, 8 tiles: 0.75 and 0.82.) */
+enum { TILES_PER_COPY = 6 };
+/* Rows of dy from which on they are far apart, in floats, and columns of tiles that it takes then
+ * to copy them. (Measured: 0.94 of the peak against 0.75 for 784 places of 512 filters.) */
+enum { FAR_FILTERS = 256, COLUMNS_PER_COPY = 8 };
+/* Tiles of rows from which on the words of the next group of columns are asked for meanwhile. */
+enum { TILES_PER_FETCH = 4 };
+/* Floats of dy that are copied at once: a part of a second level cache; and of x that a group of
+ * columns has: of few places many columns, so that rows of dw are stored in long pieces. A tile's
+ * or a column's at least. */
+enum { BLOCK_FLOATS = 1 << 17, GROUP_FLOATS = 1 << 12 };
 /* Floats of x that stay in a second level cache; of more, each costs ten times as much. */
 enum { X_FLOATS = 1 << 18 };
 
-/* Scratch memory: the stack of temporary slots, a tile each, then the copy of x. */
-enum { SLOT_FLOATS = LS_TREE_ROWS * COLUMNS, STACK_FLOATS = LS_FOLD_MERGE_MAX * SLOT_FLOATS };
-_Static_assert((STACK_FLOATS + LS_DENSE_PLACES * COLUMNS) * sizeof(float) <= LS_SCRATCH_BYTES,
-               "stack and copy fit into scratch memory");
-
-/* The sum of chains [first, first + 2^height), to which slots are added. */
-typedef struct {
-    int first, height;
-    int add_count;
-    unsigned char add[LS_FOLD_MERGE_MAX];
-    unsigned char to; /* slot */
-} node;
+/* Scratch memory: the tile's stack, then the copies of dy and of x. */
+enum {
+    DY_FLOATS = BLOCK_FLOATS + LS_DENSE_PLACES * LS_LANES,
+    COPY_FLOATS = GROUP_FLOATS + LS_DENSE_PLACES * LS_TILE_COLUMNS,
+};
+_Static_assert((LS_DENSE_STACK_FLOATS + DY_FLOATS + COPY_FLOATS) * sizeof(float)
+               <= LS_SCRATCH_BYTES, "stack and copies fit into scratch memory");
+_Static_assert(LS_TILE_ROWS <= LS_LANES, "a word has room for a tile's floats of dy");
 
 typedef struct {
     const ls_conv_weight_gradient_args *args;
     ls_pool *pool;
-    size_t filters, columns;          /* of dw */
+    size_t filters, columns;         /* of dw */
     size_t places;
-    size_t row_tiles;
-    bool copies;                      /* x, for all tiles */
-    ls_split split;                   /* into tasks */
-    int node_count;
-    node node[LS_SHARD_MAX];
-    size_t place[LS_SHARD_MAX + 1];   /* chain i is places [place[i], place[i + 1]) */
+    size_t row_tiles, column_tiles;
+    size_t rows_each, rows_left;     /* rows of a tile; the first rows_left have one more */
+    size_t block_tiles, group_tiles; /* of rows, whose dy is copied at once; of columns, a group */
+    bool copies_dy, copies_x;
+    ls_split split;                  /* into tasks */
+    int leaf_count;
+    ls_dense_leaf leaf[LS_SHARD_MAX];
 } job;
 
-/* -- one tile --------------------------------------------------------------------------------- */
+/* -- operands --------------------------------------------------------------------------------- */
 
-typedef struct {
-    const job *job;
-    const float *a, *b;    /* place 0 of dy and x, at the tile's first row and column */
-    size_t a_step, b_step; /* floats from a place to the next one; whole words of b are read */
-    float *dw;             /* the tile in piece 0 */
-    size_t columns;
-    float *stack;
-} tile;
-
-/* acc = chain i. */
-LS_ALWAYS_INLINE void sum_0(const tile *t, int i, ls_vec acc[][LS_TREE_VECTORS], int rows)
+/* First row of a tile of rows. */
+static size_t tile_row(const job *j, size_t i)
 {
-    const size_t a_step = t->a_step, b_step = t->b_step, first = t->job->place[i];
-    const float *a = t->a + first * a_step, *b = t->b + first * b_step;
-#pragma GCC unroll 16
-    for (int r = 0; r < rows; r++) {
-#pragma GCC unroll 16
-        for (int v = 0; v < LS_TREE_VECTORS; v++) acc[r][v] = ls_vec_zero();
-    }
-    for (size_t k = t->job->place[i + 1] - first; k > 0; k--) {
-        ls_vec word[LS_TREE_VECTORS];
-#pragma GCC unroll 16
-        for (int v = 0; v < LS_TREE_VECTORS; v++) word[v] = ls_vec_load(b + v * LS_LANES);
-#pragma GCC unroll 16
-        for (int r = 0; r < rows; r++) {
-            const ls_vec x = ls_vec_set(a[r]);
-#pragma GCC unroll 16
-            for (int v = 0; v < LS_TREE_VECTORS; v++) {
-                acc[r][v] = ls_vec_fma(x, word[v], acc[r][v]);
-            }
-        }
-        a += a_step;
-        b += b_step;
-    }
-#pragma GCC unroll 16
-    for (int r = 0; r < rows; r++) {
-#pragma GCC unroll 16
-        for (int v = 0; v < LS_TREE_VECTORS; v++) acc[r][v] = ls_vec_add(acc[r][v], ls_vec_zero());
-    }
+    return i * j->rows_each + ls_min_size(i, j->rows_left);
 }
 
-/* acc = the subtree of this height whose first chain is i. */
-#define DEFINE_SUM(height, below)                                                                 \
-    LS_ALWAYS_INLINE void sum_##height(const tile *t, int i, ls_vec acc[][LS_TREE_VECTORS],       \
-                                       int rows)                                                  \
-    {                                                                                             \
-        ls_vec left[LS_TREE_ROWS][LS_TREE_VECTORS];                                               \
-        below(t, i, left, rows);                                                                  \
-        below(t, i + (1 << (height - 1)), acc, rows);                                             \
-        _Pragma("GCC unroll 16") for (int r = 0; r < rows; r++) {                                 \
-            _Pragma("GCC unroll 16") for (int v = 0; v < LS_TREE_VECTORS; v++) {                  \
-                acc[r][v] = ls_vec_add(left[r][v], acc[r][v]);                                    \
-            }                                                                                     \
-        }                                                                                         \
-    }
-DEFINE_SUM(1, sum_0)
-DEFINE_SUM(2, sum_1)
-DEFINE_SUM(3, sum_2)
-_Static_assert(LS_TREE_HEIGHT <= 3, "there is a function for every height");
-
-/* The tile in slot `slot`; its rows are *step floats apart. */
-LS_ALWAYS_INLINE float *slot_at(const tile *t, int slot, size_t *step)
+/* copy[tile][place][LS_LANES] = dy for the rows of tiles [first, last). */
+static void copy_dy(const job *j, size_t first, size_t last, float *copy)
 {
-    const ls_conv_weight_gradient_args *a = t->job->args;
-    const int temporary = slot - a->fold->piece_count;
-    *step = temporary < 0 ? t->job->columns : COLUMNS;
-    return temporary < 0 ? t->dw + (size_t)slot * a->piece_stride
-                         : t->stack + temporary * SLOT_FLOATS;
-}
-
-/* Lanes of word v that dw has. */
-LS_ALWAYS_INLINE size_t word_lanes(const tile *t, int v)
-{
-    const size_t before = (size_t)v * LS_LANES;
-    return before < t->columns ? ls_min_size(t->columns - before, LS_LANES) : 0;
-}
-
-LS_ALWAYS_INLINE void finish(const tile *t, const node *n, ls_vec acc[][LS_TREE_VECTORS], int rows)
-{
-    size_t step;
-    for (int m = 0; m < n->add_count; m++) {
-        const float *p = slot_at(t, n->add[m], &step);
-#pragma GCC unroll 16
-        for (int r = 0; r < rows; r++) {
-#pragma GCC unroll 16
-            for (int v = 0; v < LS_TREE_VECTORS; v++) {
-                const float *word = p + (size_t)r * step + v * LS_LANES;
-                acc[r][v] = ls_vec_add(ls_vec_load_lanes(word, word_lanes(t, v)), acc[r][v]);
-            }
-        }
-    }
-    float *p = slot_at(t, n->to, &step);
-#pragma GCC unroll 16
-    for (int r = 0; r < rows; r++) {
-#pragma GCC unroll 16
-        for (int v = 0; v < LS_TREE_VECTORS; v++) {
-            ls_vec_store_lanes(p + (size_t)r * step + v * LS_LANES, acc[r][v], word_lanes(t, v));
+    for (size_t k = 0; k < j->places; k++) {
+        const float *from = j->args->dy + k * j->filters + tile_row(j, first);
+        float *to = copy + k * LS_LANES;
+        for (size_t i = first; i < last; i++, to += j->places * LS_LANES) {
+            const size_t rows = j->rows_each + (i < j->rows_left);
+            ls_vec_store(to, ls_vec_load_part(from, rows));
+            from += rows;
         }
     }
 }
 
-LS_ALWAYS_INLINE void run_nodes(const tile *t, int rows)
+/* Columns of dw, and of x, from `column` on that a tile has. */
+static size_t columns_at(const job *j, size_t column)
 {
-    const node *end = t->job->node + t->job->node_count;
-    for (int r = 0; r < rows; r++) __builtin_prefetch(t->dw + (size_t)r * t->job->columns, 1);
-    for (const node *n = t->job->node; n < end; n++) {
-        ls_vec acc[LS_TREE_ROWS][LS_TREE_VECTORS];
-        if (LS_TREE_HEIGHT >= 3 && n->height == 3) sum_3(t, n->first, acc, rows);
-        else if (LS_TREE_HEIGHT >= 2 && n->height == 2) sum_2(t, n->first, acc, rows);
-        else if (LS_TREE_HEIGHT >= 1 && n->height == 1) sum_1(t, n->first, acc, rows);
-        else sum_0(t, n->first, acc, rows);
-        finish(t, n, acc, rows);
+    return ls_min_size(LS_TILE_COLUMNS, j->columns - column);
+}
+
+/* Words that x ends in are read as whole ones. */
+static bool copies_column(const job *j, size_t column)
+{
+    return j->copies_x || columns_at(j, column) % LS_LANES != 0;
+}
+
+/* copy[place][LS_TILE_COLUMNS] = the words of x from `column` on. */
+static void copy_x(const job *j, size_t column, float *copy)
+{
+    const size_t columns = columns_at(j, column);
+    const float *x = j->args->x + column;
+    for (size_t k = 0; k < j->places; k++, x += j->columns, copy += LS_TILE_COLUMNS) {
+#pragma GCC unroll 4
+        for (size_t v = 0; v < LS_TILE_COLUMNS; v += LS_LANES) {
+            const size_t lanes = columns > v ? columns - v : 0;
+            ls_vec_store(copy + v, ls_vec_load_lanes(x + v, lanes));
+        }
     }
 }
 
-typedef void tile_fn(const tile *t);
-
-#define DEFINE_TILE(rows) static void run_##rows(const tile *t) { run_nodes(t, rows); }
-LS_TREE_ROW_COUNTS(DEFINE_TILE)
-#define NAME_TILE(rows) run_##rows,
-static tile_fn *const run_rows[] = {LS_TREE_ROW_COUNTS(NAME_TILE)};
+/* Ask for part i of n of the words of x in columns [first, last), in the second level cache: the
+ * first has none to spare. A line of every place is no pattern that the processor would follow by
+ * itself. (Inline: the compiler drops calls of functions that do no more than ask.) */
+LS_ALWAYS_INLINE void fetch_x(const job *j, size_t first, size_t last, size_t i, size_t n)
+{
+    enum { SECOND_LEVEL = 2 };
+    if (n < TILES_PER_FETCH || j->places == 0) return;
+    for (size_t k = i * j->places / n; k < (i + 1) * j->places / n; k++) {
+        const float *x = j->args->x + k * j->columns;
+        for (size_t c = first; c < last; c += LS_LANES) __builtin_prefetch(x + c, 0, SECOND_LEVEL);
+    }
+}
 
 /* -- tasks ------------------------------------------------------------------------------------ */
 
-/* Where the tile finds column `column` of x: in place, or copied to `copy`. */
-static void lay_out(const job *j, size_t column, float *copy, tile *t)
+/* Some tiles of rows and of columns, and memory for copies: of these rows of dy, of x. */
+typedef struct {
+    size_t first_row, last_row, first_column, last_column;
+    float *dy, *x;
+} group;
+
+/* The tiles of one row of tiles, whose first row of dw is `row`. */
+static void run_row(const job *j, const group *g, size_t row, ls_dense_tile *t)
 {
-    t->b = copy;
-    t->b_step = COLUMNS;
-    if (j->places == 0) return; /* x may be NULL */
-    const float *x = j->args->x + column;
-    if (!j->copies && t->columns == COLUMNS) {
-        t->b = x;
-        t->b_step = j->columns;
-        return;
-    }
-    for (size_t k = 0; k < j->places; k++) {
-#pragma GCC unroll 4
-        for (int v = 0; v < LS_TREE_VECTORS; v++) {
-            ls_vec_store(copy + k * COLUMNS + v * LS_LANES,
-                         ls_vec_load_lanes(x + k * j->columns + v * LS_LANES, word_lanes(t, v)));
+    for (size_t c = g->first_column; c < g->last_column; c++) {
+        const size_t column = c * LS_TILE_COLUMNS;
+        t->columns = columns_at(j, column);
+        t->b = g->x + (c - g->first_column) * j->places * LS_TILE_COLUMNS;
+        t->b_step = LS_TILE_COLUMNS;
+        if (j->places > 0 && !copies_column(j, column)) { /* without places x may be NULL */
+            t->b = j->args->x + column;
+            t->b_step = j->columns;
         }
+        t->dw = j->args->dw + row * j->columns + column;
+        LS_HOST(dense_tile)(t);
     }
 }
 
-/* Ask for part i of n of the words of x that lie right of a column of tiles, in the second level
- * cache: the first has none to spare. A line of every place is no pattern that the processor would
- * follow by itself. (Inline: the compiler drops calls of functions that do no more than ask.) */
-LS_ALWAYS_INLINE void fetch_next(const job *j, size_t column, size_t i, size_t n)
+static void run_group(const job *j, const group *g, ls_dense_tile *t)
 {
-    enum { SECOND_LEVEL = 2 };
-    if (n < MANY_TILES || j->places == 0 || column + COLUMNS >= j->columns) return;
-    const float *x = j->args->x + column + COLUMNS;
-    for (size_t k = i * j->places / n; k < (i + 1) * j->places / n; k++) {
-        __builtin_prefetch(x + k * j->columns, 0, SECOND_LEVEL);
+    for (size_t c = g->first_column; c < g->last_column; c++) {
+        float *copy = g->x + (c - g->first_column) * j->places * LS_TILE_COLUMNS;
+        if (copies_column(j, c * LS_TILE_COLUMNS)) copy_x(j, c * LS_TILE_COLUMNS, copy);
     }
-}
-
-/* Row tiles [first, last), all of one column of tiles. */
-static void run_column(const job *j, size_t column, size_t first, size_t last, tile *t, float *copy)
-{
-    const ls_conv_weight_gradient_args *a = j->args;
-    t->columns = ls_min_size(COLUMNS, j->columns - column);
-    lay_out(j, column, copy, t);
-    for (size_t i = first; i < last; i++) {
-        const size_t row = i * j->filters / j->row_tiles;
-        const size_t rows = (i + 1) * j->filters / j->row_tiles - row;
-        t->a = j->places == 0 ? copy : a->dy + row; /* without places dy may be NULL */
-        t->dw = a->dw + row * j->columns + column;
-        fetch_next(j, column, i - first, last - first);
-        run_rows[rows - 1](t);
+    const size_t next = ls_min_size(g->last_column * LS_TILE_COLUMNS, j->columns);
+    const size_t next_end = ls_min_size(next + j->group_tiles * LS_TILE_COLUMNS, j->columns);
+    for (size_t i = g->first_row; i < g->last_row; i++) {
+        const size_t row = tile_row(j, i);
+        fetch_x(j, next, next_end, i - g->first_row, g->last_row - g->first_row);
+        t->a = g->dy + (i - g->first_row) * j->places * LS_LANES;
+        t->a_step = LS_LANES;
+        if (j->places > 0 && !j->copies_dy) { /* without places dy may be NULL */
+            t->a = j->args->dy + row;
+            t->a_step = j->filters;
+        }
+        t->rows = (int)(tile_row(j, i + 1) - row);
+        run_row(j, g, row, t);
     }
 }
 
 static void run_task(void *arg, size_t task, int thread)
 {
     const job *j = arg;
-    const size_t column_tiles = ls_ceil_div(j->columns, LS_TILE_COLUMNS);
-    const ls_split_part part = ls_split_part_at(j->split, task, j->row_tiles, column_tiles);
-    const size_t first = part.first_column * LS_TILE_COLUMNS;
-    const size_t last = ls_min_size(part.last_column * LS_TILE_COLUMNS, j->columns);
-    float *scratch = ls_pool_scratch(j->pool, thread);
-    tile t = {.job = j, .a_step = j->filters, .stack = scratch};
-    for (size_t column = first; column < last; column += COLUMNS) {
-        run_column(j, column, part.first_row, part.last_row, &t, scratch + STACK_FLOATS);
+    const ls_split_part part = ls_split_part_at(j->split, task, j->row_tiles, j->column_tiles);
+    float *scratch = ls_pool_scratch(j->pool, thread), *dy = scratch + LS_DENSE_STACK_FLOATS;
+    ls_dense_tile t = {
+        .leaf = j->leaf,
+        .leaf_count = j->leaf_count,
+        .step = j->columns,
+        .piece_stride = j->args->piece_stride,
+        .stack = scratch,
+    };
+    for (size_t row = part.first_row; row < part.last_row; row += j->block_tiles) {
+        const size_t last_row = ls_min_size(row + j->block_tiles, part.last_row);
+        if (j->copies_dy) copy_dy(j, row, last_row, dy);
+        for (size_t c = part.first_column; c < part.last_column; c += j->group_tiles) {
+            const size_t last_column = ls_min_size(c + j->group_tiles, part.last_column);
+            const group g = {row, last_row, c, last_column, dy, dy + DY_FLOATS};
+            run_group(j, &g, &t);
+        }
     }
 }
 
 /* -- set-up ----------------------------------------------------------------------------------- */
 
-/* Append n, or what becomes of it and the nodes before it. */
-static void append_node(job *j, node n)
+static ls_dense_slot slot_of(const ls_fold *fold, int i)
 {
-    while (n.height < LS_TREE_HEIGHT && n.add_count > 0 && j->node_count > 0) {
-        const node *left = &j->node[j->node_count - 1];
-        if (left->height != n.height || left->add_count > 0 || left->to != n.add[0]) break;
-        n.first = left->first;
-        n.height++;
-        n.add_count--;
-        for (int m = 0; m < n.add_count; m++) n.add[m] = n.add[m + 1];
-        j->node_count--;
-    }
-    j->node[j->node_count++] = n;
+    if (i < fold->piece_count) return (ls_dense_slot){LS_DENSE_PIECE_FLOATS, i};
+    return (ls_dense_slot){(size_t)(i - fold->piece_count) * LS_DENSE_TILE_FLOATS, -1};
 }
 
-static void list_nodes(job *j)
+static void list_leaves(job *j)
 {
     const ls_fold *fold = j->args->fold;
     const size_t width = j->args->shape.out_height * j->args->shape.out_width;
-    j->node_count = 0;
-    for (int leaf = 0; leaf < fold->leaf_count; leaf++) {
-        node n = {.first = leaf, .add_count = fold->merge_count[leaf], .to = fold->store[leaf]};
-        for (int m = 0; m < n.add_count; m++) n.add[m] = fold->merge[leaf][m];
-        append_node(j, n);
-        j->place[leaf] = fold->sample[leaf] * width;
+    bool is_zero[LS_SHARD_MAX + LS_FOLD_MERGE_MAX] = {false}; /* +0, and not written */
+    j->leaf_count = 0;
+    for (int i = 0; i < fold->leaf_count; i++) {
+        const int to = fold->store[i];
+        ls_dense_leaf *l = &j->leaf[j->leaf_count];
+        l->place = fold->sample[i] * width;
+        l->depth = fold->sample[i + 1] * width - l->place;
+        l->to = slot_of(fold, to);
+        l->add_count = 0;
+        int only = -1;
+        for (int m = 0; m < fold->merge_count[i]; m++) {
+            const int from = fold->merge[i][m];
+            if (is_zero[from]) continue;
+            l->add[l->add_count++] = slot_of(fold, from);
+            only = from;
+        }
+        const bool is_empty = l->depth == 0;
+        is_zero[to] = is_empty && l->add_count == 0 && to >= fold->piece_count;
+        if (is_zero[to] || (is_empty && l->add_count == 1 && only == to)) continue;
+        j->leaf_count++;
     }
-    j->place[fold->leaf_count] = j->places;
 }
 
 void LS_HOST(dense_gradient)(ls_pool *pool, const ls_conv_weight_gradient_args *a)
 {
     const ls_conv_shape *s = &a->shape;
     if (a->fold->leaf_count == 0 || s->filters == 0 || s->channels == 0) return;
-    job j;
+    job j; /* set field by field: `leaf` is long */
     j.args = a;
     j.pool = pool;
     j.filters = s->filters;
     j.columns = s->channels;
     j.places = s->samples * s->out_height * s->out_width;
-    j.row_tiles = ls_ceil_div(j.filters, LS_TREE_ROWS);
-    j.copies = j.columns * sizeof(float) % ALIAS_BYTES == 0 || j.places > PLACES_IN_PLACE
-               || (j.columns % LS_LANES != 0 && j.row_tiles >= MANY_TILES);
-    list_nodes(&j);
-    const size_t column_tiles = ls_ceil_div(j.columns, LS_TILE_COLUMNS);
+    j.row_tiles = ls_ceil_div(j.filters, LS_TILE_ROWS);
+    j.column_tiles = ls_ceil_div(j.columns, LS_TILE_COLUMNS);
+    j.rows_each = j.filters / j.row_tiles;
+    j.rows_left = j.filters % j.row_tiles;
+    const size_t places = ls_max_size(j.places, 1);
+    j.block_tiles = ls_max_size(BLOCK_FLOATS / (places * LS_LANES), 1);
+    j.group_tiles = ls_max_size(GROUP_FLOATS / (places * LS_TILE_COLUMNS), 1);
+    j.copies_dy = j.filters >= FAR_FILTERS && j.column_tiles >= COLUMNS_PER_COPY;
+    j.copies_x = j.columns * sizeof(float) % ALIAS_BYTES == 0
+                 || (j.row_tiles >= TILES_PER_COPY
+                     && (j.places > PLACES_IN_PLACE || j.columns % LS_LANES != 0));
+    list_leaves(&j);
     const ls_split_problem problem = {
-        .tile_rows = LS_TREE_ROWS,
+        .tile_rows = LS_TILE_ROWS,
         .row_tiles = j.row_tiles,
-        .column_tiles = column_tiles,
+        .column_tiles = j.column_tiles,
         .depth = j.places,
         .row_tiles_max = j.row_tiles,
-        .column_tiles_max = column_tiles,
+        .column_tiles_max = j.column_tiles,
         .pack_cost = j.places * j.columns > X_FLOATS ? 0.5 : 0.05,
         .rows_first = true,
     };

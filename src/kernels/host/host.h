@@ -31,8 +31,6 @@
  *   LS_TILE_ROW_COUNTS(X)           X(1) X(2) ... X(LS_TILE_ROWS)
  *   LS_NARROW_ROW_COUNTS(X)         X(1) X(2) ... X(LS_NARROW_ROWS)
  *   LS_TILE_TRIPLES  LS_TILE_TRIPLE_COUNTS(X)   the tile of filter_rows.c: triples of rows
- *   LS_TREE_ROWS  LS_TREE_VECTORS   the tile of trees (dense_gradient.c), in the same way; and
- *   LS_TREE_ROW_COUNTS(X)  LS_TREE_HEIGHT   how high a tree its code adds up without a loop
  */
 #ifndef LS_KERNELS_HOST_HOST_H
 #define LS_KERNELS_HOST_HOST_H

@@ -3,8 +3,7 @@
  *
  * The tile is 6 x 16: 12 accumulators, 2 words of B and 1 of A fill 15 of the 16 registers, and 12
  * independent chains cover the latency (4 or 5 cycles) of two FMA units; a narrow one, of a single
- * word, has 12 rows for them. The tile of trees is 6 x 16 too: sums that wait are in memory, where
- * the compiler puts them. The tile of filter rows has 12 rows, 4 triples.
+ * word, has 12 rows for them. The tile of filter rows has 12 rows, 4 triples.
  */
 #ifndef LS_KERNELS_HOST_SIMD_AVX2_H
 #define LS_KERNELS_HOST_SIMD_AVX2_H
@@ -19,9 +18,6 @@ enum { LS_NARROW_ROWS = 12 };
 #define LS_NARROW_ROW_COUNTS(X) LS_TILE_ROW_COUNTS(X) X(7) X(8) X(9) X(10) X(11) X(12)
 enum { LS_TILE_TRIPLES = 4 };
 #define LS_TILE_TRIPLE_COUNTS(X) X(1) X(2) X(3) X(4)
-
-enum { LS_TREE_ROWS = 6, LS_TREE_VECTORS = 2, LS_TREE_HEIGHT = 3 };
-#define LS_TREE_ROW_COUNTS(X) X(1) X(2) X(3) X(4) X(5) X(6)
 
 typedef __m256 ls_vec;
 

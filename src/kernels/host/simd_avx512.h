@@ -4,10 +4,9 @@
  * The tile is 14 x 32: 28 accumulators, 2 words of B and 1 of A fill 31 of the 32 registers. A
  * narrow one, of a single word, does a load for each fma, as many as the CPU can, and that of the
  * word of B besides: with 16 rows the loads take 17 cycles for 16, with 8 rows 9 for 8. Parts of a
- * word cost nothing here: every load and store can be masked. The tile of trees is 8 x 16: an fma
- * takes a broadcast number from memory, so 4 levels of 8 accumulators and a word of x fit but for
- * one. The tile of filter rows (filter_rows.c) is 27 x 16, 9 triples: with a word of dy and the sum
- * of dy that is 29 registers, and 28 loads for 28 operations.
+ * word cost nothing here: every load and store can be masked. The tile of filter rows
+ * (filter_rows.c) is 27 x 16, 9 triples: with a word of dy and the sum of dy that is 29 registers,
+ * and 28 loads for 28 operations.
  */
 #ifndef LS_KERNELS_HOST_SIMD_AVX512_H
 #define LS_KERNELS_HOST_SIMD_AVX512_H
@@ -23,9 +22,6 @@ enum { LS_NARROW_ROWS = 16 };
 #define LS_NARROW_ROW_COUNTS(X) LS_TILE_ROW_COUNTS(X) X(15) X(16)
 enum { LS_TILE_TRIPLES = 9 };
 #define LS_TILE_TRIPLE_COUNTS(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9)
-
-enum { LS_TREE_ROWS = 8, LS_TREE_VECTORS = 1, LS_TREE_HEIGHT = 3 };
-#define LS_TREE_ROW_COUNTS(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
 
 typedef __m512 ls_vec;
 

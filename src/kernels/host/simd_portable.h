@@ -19,9 +19,6 @@ enum { LS_NARROW_ROWS = LS_TILE_ROWS };
 enum { LS_TILE_TRIPLES = 4 };
 #define LS_TILE_TRIPLE_COUNTS(X) X(1) X(2) X(3) X(4)
 
-enum { LS_TREE_ROWS = 4, LS_TREE_VECTORS = 1, LS_TREE_HEIGHT = 0 };
-#define LS_TREE_ROW_COUNTS(X) X(1) X(2) X(3) X(4)
-
 typedef float ls_vec __attribute__((vector_size(16)));
 typedef int32_t ls_mask __attribute__((vector_size(16))); /* -1: yes */
 typedef int32_t ls_bytes __attribute__((vector_size(16)));

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/* dense_tile.h -- a tile of a dense layer's weight gradient: all its chains, and their tree.
+ *
+ * dw[f, c] is the sum over the places of dy[place, f] * x[place, c]: per shard a chain of fused
+ * multiply-adds from +0, places ascending, + 0.0f last; then the shards' chains are added as the
+ * fold says (docs/numerics.md 1.1, 1.2 and 2.2, fold.h). With 64 samples in 8 shards a chain has 8
+ * terms, and what surrounds it takes as long as the multiplications if it is a call of the
+ * micro-kernel (tile.c) and a pass over dw. So here a tile of dw, of the same shape as tile.c's,
+ * goes through ALL chains and additions, and its pieces are all that is stored to dw.
+ */
+#ifndef LS_KERNELS_HOST_DENSE_TILE_H
+#define LS_KERNELS_HOST_DENSE_TILE_H
+
+#include "kernels/fold.h"
+#include "kernels/host/tile.h"
+
+/* Floats of the stack: the fold's temporaries, tiles of LS_TILE_COLUMNS a row, and one more tile,
+ * which stands for one of a piece. */
+enum {
+    LS_DENSE_TILE_FLOATS = LS_TILE_ROWS * LS_TILE_COLUMNS,
+    LS_DENSE_PIECE_FLOATS = LS_FOLD_MERGE_MAX * LS_DENSE_TILE_FLOATS, /* before that tile */
+    LS_DENSE_STACK_FLOATS = LS_DENSE_PIECE_FLOATS + LS_DENSE_TILE_FLOATS
+};
+
+/* Where the tile of a slot of the fold lies. */
+typedef struct {
+    size_t floats; /* from the stack's beginning; */
+    int piece;     /* or, if not -1, in this piece: on the stack only on its way from or to dw */
+} ls_dense_slot;
+
+/* A shard's chain, and what is added to it. */
+typedef struct {
+    size_t place, depth;
+    int add_count;
+    ls_dense_slot add[LS_FOLD_MERGE_MAX], to;
+} ls_dense_leaf;
+
+typedef struct {
+    const ls_dense_leaf *leaf;
+    int leaf_count;
+    int rows;                /* 1 .. LS_TILE_ROWS */
+    size_t columns;          /* 1 .. LS_TILE_COLUMNS */
+    const float *a, *b;      /* place 0 of dy and x, at the tile's first row and column */
+    size_t a_step, b_step;   /* floats from a place to the next one; whole words of b are read */
+    float *dw;               /* the tile in piece 0 */
+    size_t step;             /* floats from a row of dw to the next one */
+    size_t piece_stride;
+    float *stack;
+} ls_dense_tile;
+
+void LS_HOST(dense_tile)(const ls_dense_tile *tile);
+
+#endif
