@@ -14,10 +14,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/host/host.h"
+#include "kernels/host/lanes.h"
 #include "kernels/host/ranges.h"
 #include "kernels/row_merge.h"
-#include LS_SIMD
 
 /* -- merges ------------------------------------------------------------------------------------ */
 
@@ -264,24 +263,32 @@ static void prepare_normalise(const element_loop *loop, size_t shard)
     }
 }
 
+LS_ALWAYS_INLINE void normalise_word(const element_loop *loop, size_t at, size_t i, size_t lanes,
+                                     bool relu)
+{
+    const ls_batchnorm_args *args = loop->args;
+    float *to = args->y + at + i;
+    const ls_vec x = ls_vec_load_lanes(args->x + at + i, lanes);
+    const ls_vec xhat = (x - ls_vec_load(loop->constant[MEAN] + i))
+                        * ls_vec_load(loop->constant[INV] + i);
+    const ls_vec y = ls_vec_fma(ls_vec_load(loop->constant[GAMMA] + i), xhat,
+                                ls_vec_load(loop->constant[BETA] + i));
+    ls_fetch_target(to);
+    ls_vec_store_lanes(to, relu ? ls_vec_relu(y) : y, lanes);
+}
+
+LS_ALWAYS_INLINE void normalise_words(const element_loop *loop, size_t at, size_t count, bool relu)
+{
+    size_t i = 0;
+    for (; i + LS_LANES <= count; i += LS_LANES) normalise_word(loop, at, i, LS_LANES, relu);
+    if (i < count) normalise_word(loop, at, i, count - i, relu);
+}
+
 static void normalise(const element_loop *loop, size_t at, size_t count)
 {
     const ls_batchnorm_args *args = loop->args;
-    const float *x = args->x + at, *mean = loop->constant[MEAN], *inv = loop->constant[INV];
-    const float *gamma = loop->constant[GAMMA], *beta = loop->constant[BETA];
-    float *y = args->y + at;
-    if (args->relu) {
-#pragma GCC ivdep
-        for (size_t i = 0; i < count; i++) {
-            const float v = ls_fmaf(gamma[i], (x[i] - mean[i]) * inv[i], beta[i]);
-            y[i] = v <= 0.0f ? 0.0f : v;
-        }
-    } else {
-#pragma GCC ivdep
-        for (size_t i = 0; i < count; i++) {
-            y[i] = ls_fmaf(gamma[i], (x[i] - mean[i]) * inv[i], beta[i]);
-        }
-    }
+    if (args->relu) normalise_words(loop, at, count, true);
+    else normalise_words(loop, at, count, false);
 }
 
 ls_status LS_HOST(batchnorm)(ls_stream *stream, const ls_batchnorm_args *args)
@@ -312,20 +319,25 @@ static void prepare_gradient(const element_loop *loop, size_t shard)
     }
 }
 
-static void gradient(const element_loop *loop, size_t at, size_t count)
+LS_ALWAYS_INLINE void gradient_word(const element_loop *loop, size_t at, size_t i, size_t lanes)
 {
     const ls_batchnorm_gradient_args *args = loop->args;
-    const float *x = args->x + at, *dy = args->dy + at;
-    const float *mean = loop->constant[MEAN], *inv = loop->constant[INV];
-    const float *scale = loop->constant[SCALE];
-    const float *mean_gradient = loop->constant[MEAN_GRADIENT];
-    const float *mean_product = loop->constant[MEAN_PRODUCT];
-    float *dx = args->dx + at;
-#pragma GCC ivdep
-    for (size_t i = 0; i < count; i++) {
-        const float xhat = (x[i] - mean[i]) * inv[i];
-        dx[i] = scale[i] * ls_fmaf(-xhat, mean_product[i], dy[i] - mean_gradient[i]);
-    }
+    float *to = args->dx + at + i;
+    const ls_vec x = ls_vec_load_lanes(args->x + at + i, lanes);
+    const ls_vec dy = ls_vec_load_lanes(args->dy + at + i, lanes);
+    const ls_vec xhat = (x - ls_vec_load(loop->constant[MEAN] + i))
+                        * ls_vec_load(loop->constant[INV] + i);
+    const ls_vec centred = ls_vec_fma(-xhat, ls_vec_load(loop->constant[MEAN_PRODUCT] + i),
+                                      dy - ls_vec_load(loop->constant[MEAN_GRADIENT] + i));
+    ls_fetch_target(to);
+    ls_vec_store_lanes(to, ls_vec_mul(ls_vec_load(loop->constant[SCALE] + i), centred), lanes);
+}
+
+static void gradient(const element_loop *loop, size_t at, size_t count)
+{
+    size_t i = 0;
+    for (; i + LS_LANES <= count; i += LS_LANES) gradient_word(loop, at, i, LS_LANES);
+    if (i < count) gradient_word(loop, at, i, count - i);
 }
 
 ls_status LS_HOST(batchnorm_gradient)(ls_stream *stream, const ls_batchnorm_gradient_args *args)

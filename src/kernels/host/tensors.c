@@ -4,27 +4,32 @@
  */
 #include <string.h>
 
-#include "kernels/host/host.h"
+#include "kernels/host/lanes.h"
 #include "kernels/host/ranges.h"
 
 enum { GRAIN = 32768 };
+
+LS_ALWAYS_INLINE void add_word(const ls_add_args *args, size_t i, size_t lanes, bool relu)
+{
+    const ls_vec sum = ls_vec_add(ls_vec_load_lanes(args->a + i, lanes),
+                                  ls_vec_load_lanes(args->b + i, lanes));
+    ls_fetch_target(args->y + i);
+    ls_vec_store_lanes(args->y + i, relu ? ls_vec_relu(sum) : sum, lanes);
+}
+
+LS_ALWAYS_INLINE void add_words(const ls_add_args *args, size_t begin, size_t end, bool relu)
+{
+    size_t i = begin;
+    for (; i + LS_LANES <= end; i += LS_LANES) add_word(args, i, LS_LANES, relu);
+    if (i < end) add_word(args, i, end - i, relu);
+}
 
 static void add_range(const void *args_, size_t begin, size_t end, int thread)
 {
     (void)thread;
     const ls_add_args *args = args_;
-    const float *a = args->a, *b = args->b;
-    float *y = args->y;
-    if (args->relu) {
-#pragma GCC ivdep
-        for (size_t i = begin; i < end; i++) {
-            const float sum = a[i] + b[i];
-            y[i] = sum <= 0.0f ? 0.0f : sum;
-        }
-        return;
-    }
-#pragma GCC ivdep
-    for (size_t i = begin; i < end; i++) y[i] = a[i] + b[i];
+    if (args->relu) add_words(args, begin, end, true);
+    else add_words(args, begin, end, false);
 }
 
 ls_status LS_HOST(add)(ls_stream *stream, const ls_add_args *args)
