@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* arena.c -- host: finishing the gradient, the optimizers' update, norms of the weights.
  *
- * These are as fast as memory. Every tensor is walked in runs of 512 elements that stay in the
- * first-level cache: one vectorised loop computes them, the next squares them into the 64 double
- * lanes of the flat sum, the next takes their digest; memory is read and written once.
+ * Every tensor is walked in runs of 512 elements that stay in the first-level cache: one vectorised
+ * loop computes them, the next squares them into the 64 double lanes of the flat sum; memory is
+ * read and written once. An update, which is bound by its divisions and roots, does all that it
+ * does by 64 elements instead.
  *
  * A task is `group` blocks of a tensor, a power of two, counted from its start: a node of the
  * tensor's tree of blocks (the last one may be smaller, and is a node as well). Tasks leave their
@@ -30,9 +31,9 @@ typedef struct {
 } part;
 
 /* Work on elements [at, at + count) of a tensor, count <= RUN. Returns the values whose squares are
- * summed: memory of an arena, or `buffer` (RUN floats). */
+ * summed, or NULL: it has added them to the block's `lane`s itself. */
 typedef const float *run_fn(const void *args, const ls_arena_tensor *tensor, size_t at,
-                            size_t count, float *buffer, part *found);
+                            size_t count, double *lane, part *found);
 
 typedef struct {
     const ls_arena_table *tensors;
@@ -52,6 +53,12 @@ static size_t task_count(const ls_arena_table *tensors, size_t group)
     return tasks;
 }
 
+/* Fewer than the lanes. */
+static void add_square_of_each(double *restrict lane, const float *restrict x, size_t count)
+{
+    for (size_t l = 0; l < count; l++) lane[l] += (double)x[l] * (double)x[l];
+}
+
 /* Eight words of lanes at a time, which stay in registers while the run passes by. */
 static void add_squares(double *restrict lane, const float *restrict x, size_t count)
 {
@@ -65,7 +72,7 @@ static void add_squares(double *restrict lane, const float *restrict x, size_t c
         }
         memcpy(lane + l, sum, sizeof sum);
     }
-    for (size_t i = whole; i < count; i++) lane[i - whole] += (double)x[i] * (double)x[i];
+    add_square_of_each(lane, x + whole, count - whole);
 }
 
 static void add_magnitudes(double *restrict lane, const float *restrict x, size_t count)
@@ -86,11 +93,10 @@ static void arena_block(const arena_loop *loop, const ls_arena_tensor *tensor, s
                         size_t end, part *found, ls_tree_f64 *squares, ls_tree_f64 *magnitudes)
 {
     double square[LS_FLAT_LANES] = { 0 }, magnitude[LS_FLAT_LANES] = { 0 };
-    float buffer[RUN];
     for (size_t at = begin; at < end; at += RUN) {
         const size_t count = end - at < RUN ? end - at : RUN;
-        const float *x = loop->run(loop->args, tensor, at, count, buffer, found);
-        add_squares(square, x, count);
+        const float *x = loop->run(loop->args, tensor, at, count, square, found);
+        if (x != NULL) add_squares(square, x, count);
         if (loop->absolute) add_magnitudes(magnitude, x, count);
     }
     ls_tree_push_f64(squares, ls_flat_lanes_f64(square));
@@ -160,9 +166,9 @@ static void arena_run(ls_stream *stream, arena_loop *loop,
 /* -- finishing the gradient -------------------------------------------------------------------- */
 
 static const float *finish_run(const void *args_, const ls_arena_tensor *tensor, size_t at,
-                               size_t count, float *buffer, part *found)
+                               size_t count, double *lane, part *found)
 {
-    (void)buffer;
+    (void)lane;
     const ls_gradient_finish_args *args = args_;
     const float scale = args->scale, l2_twice = tensor->l2_twice, l1 = tensor->l1;
     const float *restrict w = args->w + tensor->begin + at;
@@ -200,10 +206,10 @@ ls_status LS_HOST(gradient_finish)(ls_stream *stream, const ls_gradient_finish_a
 /* -- sums of the weights ----------------------------------------------------------------------- */
 
 static const float *weights_run(const void *args_, const ls_arena_tensor *tensor, size_t at,
-                                size_t count, float *buffer, part *found)
+                                size_t count, double *lane, part *found)
 {
     (void)count;
-    (void)buffer;
+    (void)lane;
     (void)found;
     const ls_weight_sums_args *args = args_;
     return args->w + tensor->begin + at;
@@ -227,12 +233,12 @@ ls_status LS_HOST(weight_sums)(ls_stream *stream, const ls_weight_sums_args *arg
 
 /* -- update ------------------------------------------------------------------------------------ */
 
-/* A run of weights on which an optimizer works: `from`, the decayed ones, which may be w itself,
- * become w, which holds the old ones before; `change` gets the difference. */
+/* A group of weights on which an optimizer works: `from`, the decayed ones, which may be w itself,
+ * become w, which holds the old ones before; `change` gets the difference. With the gradient and
+ * the optimizer's slots, NULL where it has none. */
 typedef struct {
-    const float *from;
-    float *w, *change;
-    size_t count;
+    const float *g, *from;
+    float *w, *change, *slot0, *slot1;
 } weights;
 
 static inline void replace(const weights *x, size_t i, float next)
@@ -241,62 +247,95 @@ static inline void replace(const weights *x, size_t i, float next)
     x->w[i] = next;
 }
 
-/* The optimizers, by the formulas of arena.h. */
-static void sgd_run(float rate, const float *g, weights x)
+/* The optimizers, by the formulas of arena.h, for `count` elements. */
+typedef void optimize_fn(const ls_update_args *args, float rate, weights x, size_t count);
+
+LS_ALWAYS_INLINE void sgd(const ls_update_args *args, float rate, weights x, size_t count)
 {
+    (void)args;
 #pragma GCC ivdep
-    for (size_t i = 0; i < x.count; i++) replace(&x, i, ls_fmaf(-rate, g[i], x.from[i]));
+    for (size_t i = 0; i < count; i++) replace(&x, i, ls_fmaf(-rate, x.g[i], x.from[i]));
 }
 
-static void momentum_run(const ls_update_args *args, float rate, const float *g, weights x,
-                         float *slot)
+LS_ALWAYS_INLINE void momentum(const ls_update_args *args, float rate, weights x, size_t count)
 {
-    const float momentum = args->momentum;
+    const float factor = args->momentum;
 #pragma GCC ivdep
-    for (size_t i = 0; i < x.count; i++) {
-        const float u = ls_fmaf(momentum, slot[i], -(rate * g[i]));
-        slot[i] = ls_slot_flush(u);
+    for (size_t i = 0; i < count; i++) {
+        const float u = ls_fmaf(factor, x.slot0[i], -(rate * x.g[i]));
+        x.slot0[i] = ls_slot_flush(u);
         replace(&x, i, x.from[i] + u);
     }
 }
 
-static void nesterov_run(const ls_update_args *args, float rate, const float *g, weights x,
-                         float *slot)
+LS_ALWAYS_INLINE void nesterov(const ls_update_args *args, float rate, weights x, size_t count)
 {
-    const float momentum = args->momentum;
+    const float factor = args->momentum;
 #pragma GCC ivdep
-    for (size_t i = 0; i < x.count; i++) {
-        const float u = ls_fmaf(momentum, slot[i], -(rate * g[i]));
-        slot[i] = ls_slot_flush(u);
-        replace(&x, i, x.from[i] + ls_fmaf(momentum, u, -(rate * g[i])));
+    for (size_t i = 0; i < count; i++) {
+        const float u = ls_fmaf(factor, x.slot0[i], -(rate * x.g[i]));
+        x.slot0[i] = ls_slot_flush(u);
+        replace(&x, i, x.from[i] + ls_fmaf(factor, u, -(rate * x.g[i])));
     }
 }
 
-static void adam_run(const ls_update_args *args, float rate, const float *g, weights x,
-                     float *slot0, float *slot1)
+LS_ALWAYS_INLINE void adam(const ls_update_args *args, float rate, weights x, size_t count)
 {
     const float epsilon = args->epsilon;
     const float beta1 = args->one_minus_beta1, beta2 = args->one_minus_beta2;
 #pragma GCC ivdep
-    for (size_t i = 0; i < x.count; i++) {
-        const float m = ls_fmaf(beta1, g[i] - slot0[i], slot0[i]);
-        const float v = ls_fmaf(beta2, ls_fmaf(g[i], g[i], -slot1[i]), slot1[i]);
-        slot0[i] = ls_slot_flush(m);
-        slot1[i] = ls_slot_flush(v);
+    for (size_t i = 0; i < count; i++) {
+        const float g = x.g[i];
+        const float m = ls_fmaf(beta1, g - x.slot0[i], x.slot0[i]);
+        const float v = ls_fmaf(beta2, ls_fmaf(g, g, -x.slot1[i]), x.slot1[i]);
+        x.slot0[i] = ls_slot_flush(m);
+        x.slot1[i] = ls_slot_flush(v);
         replace(&x, i, ls_fmaf(-rate, m / (sqrtf(v) + epsilon), x.from[i]));
     }
 }
 
-static void rmsprop_run(const ls_update_args *args, float rate, const float *g, weights x,
-                        float *slot)
+LS_ALWAYS_INLINE void rmsprop(const ls_update_args *args, float rate, weights x, size_t count)
 {
     const float epsilon = args->epsilon, rho = args->one_minus_rho;
 #pragma GCC ivdep
-    for (size_t i = 0; i < x.count; i++) {
-        const float v = ls_fmaf(rho, ls_fmaf(g[i], g[i], -slot[i]), slot[i]);
-        slot[i] = ls_slot_flush(v);
-        replace(&x, i, ls_fmaf(-rate, g[i] / sqrtf(v + epsilon), x.from[i]));
+    for (size_t i = 0; i < count; i++) {
+        const float g = x.g[i];
+        const float v = ls_fmaf(rho, ls_fmaf(g, g, -x.slot0[i]), x.slot0[i]);
+        x.slot0[i] = ls_slot_flush(v);
+        replace(&x, i, ls_fmaf(-rate, g / sqrtf(v + epsilon), x.from[i]));
     }
+}
+
+static weights weights_from(weights x, size_t i)
+{
+    return (weights){ x.g + i, x.from + i, x.w + i, x.change,
+                      x.slot0 != NULL ? x.slot0 + i : NULL, x.slot1 != NULL ? x.slot1 + i : NULL };
+}
+
+/* `count` elements, numbers `first` on of the arena, 64 at a time: while a core divides and takes
+ * roots for the next ones, it squares the changes of these and adds up their digest. */
+LS_ALWAYS_INLINE void walk(const ls_update_args *args, float rate, weights x, size_t first,
+                           size_t count, double *restrict lane, part *found, optimize_fn *optimize)
+{
+    const size_t whole = count / LS_FLAT_LANES * LS_FLAT_LANES;
+    float change[LS_FLAT_LANES];
+    ls_doubles square[LS_FLAT_LANES / WORD];
+    ls_digest_rows rows = { { 0 }, { 0 }, { 0 }, { 0 } };
+    x.change = change;
+    memcpy(square, lane, sizeof square);
+    for (size_t i = 0; i < whole; i += LS_FLAT_LANES) {
+        optimize(args, rate, weights_from(x, i), LS_FLAT_LANES);
+        for (size_t k = 0; k < LS_FLAT_LANES / WORD; k++)
+            square[k] = ls_doubles_add_squares(square[k], change + k * WORD);
+        for (size_t e = 0; e < LS_FLAT_LANES; e += LS_LANES)
+            ls_digest_add_row(&rows, x.w + i + e);
+    }
+    memcpy(lane, square, sizeof square);
+    found->digest += ls_digest_of_rows(&rows, first + whole);
+    if (whole == count) return;
+    optimize(args, rate, weights_from(x, whole), count - whole);
+    add_square_of_each(lane, change, count - whole);
+    for (size_t i = whole; i < count; i++) found->digest += ls_digest_term(first + i, x.w[i]);
 }
 
 /* to[i] = g[i], clipped. */
@@ -321,50 +360,45 @@ static void average_run(float gain, const float *restrict w, float *restrict ave
     for (size_t i = 0; i < count; i++) average[i] = ls_fmaf(gain, w[i] - average[i], average[i]);
 }
 
-static void optimize_run(const ls_update_args *args, float rate, const float *g, weights x,
-                         size_t first)
+static void optimize_run(const ls_update_args *args, float rate, weights x, size_t first,
+                         size_t count, double *lane, part *found)
 {
-    float *slot0 = args->slot0 ? args->slot0 + first : NULL;
-    float *slot1 = args->slot1 ? args->slot1 + first : NULL;
     switch (args->optimizer) {
-    case LS_OPTIMIZER_SGD: sgd_run(rate, g, x); return;
-    case LS_OPTIMIZER_MOMENTUM: momentum_run(args, rate, g, x, slot0); return;
-    case LS_OPTIMIZER_NESTEROV: nesterov_run(args, rate, g, x, slot0); return;
-    case LS_OPTIMIZER_RMSPROP: rmsprop_run(args, rate, g, x, slot0); return;
+    case LS_OPTIMIZER_SGD: walk(args, rate, x, first, count, lane, found, sgd); return;
+    case LS_OPTIMIZER_MOMENTUM: walk(args, rate, x, first, count, lane, found, momentum); return;
+    case LS_OPTIMIZER_NESTEROV: walk(args, rate, x, first, count, lane, found, nesterov); return;
+    case LS_OPTIMIZER_RMSPROP: walk(args, rate, x, first, count, lane, found, rmsprop); return;
     case LS_OPTIMIZER_ADAM:
-    case LS_OPTIMIZER_ADAMW: adam_run(args, rate, g, x, slot0, slot1); return;
+    case LS_OPTIMIZER_ADAMW: walk(args, rate, x, first, count, lane, found, adam); return;
     }
 }
 
-static void update_elements(const ls_update_args *args, const ls_tensor_step *step, size_t first,
-                            size_t count, float *change)
+static const float *update_run(const void *args_, const ls_arena_tensor *tensor, size_t at,
+                               size_t count, double *lane, part *found)
 {
+    const ls_update_args *args = args_;
+    const size_t first = tensor->begin + at;
+    const ls_tensor_step *step = &args->step_host[tensor - args->tensors->host];
     float *w = args->w + first;
-    const float *g = args->g + first;
+    if (step->frozen) { /* no change to square */
+        found->digest += ls_digest_run(w, first, count);
+        return NULL;
+    }
     float gradient[RUN], decayed[RUN];
-    weights x = { .from = w, .w = w, .change = change, .count = count };
+    weights x = { .g = args->g + first, .from = w, .w = w,
+                  .slot0 = args->slot0 ? args->slot0 + first : NULL,
+                  .slot1 = args->slot1 ? args->slot1 + first : NULL };
     if (step->clip != 1.0f || args->clip_value != 0.0f) {
-        clip_run(step->clip, args->clip_value, g, gradient, count);
-        g = gradient;
+        clip_run(step->clip, args->clip_value, x.g, gradient, count);
+        x.g = gradient;
     }
     if (step->decay != 0.0f) {
         decay_run(step->decay, w, decayed, count);
         x.from = decayed;
     }
-    optimize_run(args, step->rate, g, x, first);
+    optimize_run(args, step->rate, x, first, count, lane, found);
     if (args->average) average_run(args->one_minus_ema, w, args->average + first, count);
-}
-
-static const float *update_run(const void *args_, const ls_arena_tensor *tensor, size_t at,
-                               size_t count, float *buffer, part *found)
-{
-    const ls_update_args *args = args_;
-    const size_t first = tensor->begin + at;
-    const ls_tensor_step *step = &args->step_host[tensor - args->tensors->host];
-    if (step->frozen) memset(buffer, 0, count * sizeof *buffer);
-    else update_elements(args, step, first, count, buffer);
-    found->digest += ls_digest_run(args->w + first, first, count);
-    return buffer;
+    return NULL;
 }
 
 static void update_store(const void *args_, int t, const part *all)

@@ -39,25 +39,41 @@ static inline ls_digest_words ls_digest_row(const float *x)
     return (words & ~nan) | (nan & 0x7fc00000);
 }
 
+/* The rows of a run so far. */
+typedef struct {
+    ls_digest_pairs pair, high, pair_sums, high_sums;
+} ls_digest_rows;
+
+static inline void ls_digest_add_row(ls_digest_rows *rows, const float *x)
+{
+    const ls_digest_pairs row = (ls_digest_pairs)ls_digest_row(x);
+    rows->pair += row;
+    rows->high += row >> 32;
+    rows->pair_sums += rows->pair;
+    rows->high_sums += rows->high;
+}
+
+/* What rows add to a digest whose last element is `end` - 1. */
+static inline uint64_t ls_digest_of_rows(const ls_digest_rows *rows, size_t end)
+{
+    const ls_digest_pairs low = rows->pair - (rows->high << 32);
+    const ls_digest_pairs low_sums = rows->pair_sums - (rows->high_sums << 32);
+    uint64_t digest = 0;
+    for (size_t p = 0; p < LS_LANES / 2; p++) {
+        const uint64_t factor = 2 * ((uint64_t)end + 2 * p) + 1; /* of word 2 p */
+        digest += factor * low[p] + (factor + 2) * rows->high[p];
+        digest -= 2 * LS_LANES * (low_sums[p] + rows->high_sums[p]);
+    }
+    return digest;
+}
+
 /* What elements first .. first + count - 1, at x, add to a digest. */
 static inline uint64_t ls_digest_run(const float *x, size_t first, size_t count)
 {
-    const size_t rows = count / LS_LANES, whole = rows * LS_LANES;
-    ls_digest_pairs pair = { 0 }, high = { 0 }, pair_sums = { 0 }, high_sums = { 0 };
-    for (size_t r = 0; r < rows; r++) {
-        const ls_digest_pairs row = (ls_digest_pairs)ls_digest_row(x + r * LS_LANES);
-        pair += row;
-        high += row >> 32;
-        pair_sums += pair;
-        high_sums += high;
-    }
-    const ls_digest_pairs low = pair - (high << 32), low_sums = pair_sums - (high_sums << 32);
-    uint64_t digest = 0;
-    for (size_t p = 0; p < LS_LANES / 2; p++) {
-        const uint64_t factor = 2 * ((uint64_t)first + whole + 2 * p) + 1; /* of word 2 p */
-        digest += factor * low[p] + (factor + 2) * high[p];
-        digest -= 2 * LS_LANES * (low_sums[p] + high_sums[p]);
-    }
+    const size_t whole = count / LS_LANES * LS_LANES;
+    ls_digest_rows rows = { { 0 }, { 0 }, { 0 }, { 0 } };
+    for (size_t e = 0; e < whole; e += LS_LANES) ls_digest_add_row(&rows, x + e);
+    uint64_t digest = ls_digest_of_rows(&rows, first + whole);
     for (size_t e = whole; e < count; e++) digest += ls_digest_term(first + e, x[e]);
     return digest;
 }
