@@ -9,6 +9,8 @@
  *             take the rows of A             where they lie, or a copy in the first level cache
  *             for each panel: the micro-kernel, from C's partial sums to C's partial sums
  *
+ * or, of a few rows, a panel at a time: then it is packed where that before it was.
+ *
  * Blocks of k meet in C itself: the chain is stored unfinished and goes on from there, so blocking
  * does not change it; bias, + 0.0f and relu come with the last block. With accumulate C holds a
  * value that is needed at the end; partial sums then lie in scratch memory instead. So do those of
@@ -259,6 +261,25 @@ static void run_block(const job *j, const part *a, size_t k, size_t depth)
     }
 }
 
+/* All columns of a part for one block of k. */
+static void run_columns(const job *j, const part *a, size_t k, size_t depth)
+{
+    if (j->product->b == NULL) pack_panels(j->product, a, k, depth);
+    run_block(j, a, k, depth);
+}
+
+/* The same, panel by panel. */
+static void run_panels(const job *j, const part *a, size_t k, size_t depth)
+{
+    part panel = *a;
+    for (size_t n = a->first_column; n < a->last_column; n += LS_TILE_COLUMNS) {
+        panel.first_column = n;
+        panel.last_column = ls_min_size(n + LS_TILE_COLUMNS, a->last_column);
+        panel.partial = a->partial + (n - a->first_column);
+        run_columns(j, &panel, k, depth);
+    }
+}
+
 /* The part's sums [row.., column..) of a square of a word each way, transposed. */
 static void take_square(const part *a, size_t row, size_t rows, size_t column,
                         ls_vec square[LS_LANES])
@@ -315,8 +336,8 @@ static void run_part(void *arg, size_t task, int thread)
     size_t k = 0;
     do {
         const size_t end = block_end(p, k);
-        if (p->b == NULL) pack_panels(p, &a, k, end - k);
-        run_block(j, &a, k, end - k);
+        if (p->by_panel) run_panels(j, &a, k, end - k);
+        else run_columns(j, &a, k, end - k);
         k = end;
     } while (k < p->depth); /* a product of depth 0 has one block too: it writes C */
     if (p->turned) turn_part(j, &a);

@@ -10,7 +10,7 @@
 #include "kernels/host/in_place.h"
 
 /* Make panel[k][j] = B[first_k + k, first_column + j] for k < depth, j < columns <=
- * LS_TILE_COLUMNS, and +0 in the panel's other columns. */
+ * LS_TILE_COLUMNS, and +0 after them to the end of a vector word at least. */
 typedef void ls_pack_fn(const void *operands, size_t first_k, size_t depth, size_t first_column,
                         size_t columns, float *panel);
 
@@ -39,7 +39,8 @@ typedef void ls_rows_fn(const void *operands, const ls_row_at *first, size_t fir
 typedef struct {
     size_t rows, columns, depth;
     size_t run; /* if not 0: k is runs of this many, and a block is whole runs or part of one */
-    size_t block_depth; /* of k, at most; LS_BLOCK_DEPTH where take_rows copies */
+    size_t block_depth; /* of k, at most: up to LS_DIRECT_DEPTH, or LS_BLOCK_DEPTH where take_rows
+                         * copies */
     int tile_rows;      /* at most; 0: LS_TILE_ROWS. Up to LS_NARROW_ROWS where C is at most a word
                          * wide and neither accumulated nor turned */
     const void *operands;
@@ -47,6 +48,8 @@ typedef struct {
     ls_pack_fn *pack;
     const float *b;             /* not NULL: B[k, j] is b[k * b_step + j], its rows are whole */
     size_t b_step;              /* vector words and are read where they lie; `pack` is not called */
+    bool by_panel;              /* a panel is packed before its use, where that before it was; all
+                                 * tiles of rows pass by it, then by the next */
     double row_cost, pack_cost; /* of them, in cycles per element: only steers the cut into tasks */
     const float *bias;          /* [columns] or NULL */
     bool relu;
