@@ -104,6 +104,20 @@ static void test_places_of_an_image_are_like_samples(void **state)
     check_gradient(shape_of(3, 300, 1, 17, 3, 1, 1, 0, 0), (sharing){2, 2, 1, 1}, NAIVE_ZEROS);
 }
 
+/* Strides that do and do not divide the image; its last rows are not always read. */
+static void test_places_some_rows_and_columns_apart_have_the_same_bits(void **state)
+{
+    (void)state;
+    for (size_t stride = 2; stride <= 4; stride++) {
+        for (size_t height = 1; height <= 6; height++) {
+            check_gradient(shape_of(6, height, 7, 33, 20, 1, stride, 0, 0), (sharing){4, 1, 0, 1},
+                           NAIVE_ZEROS);
+        }
+        check_gradient(shape_of(5, 9, 8, 230, 260, 1, stride, 0, 0), (sharing){3, 2, 1, 2},
+                       NAIVE_ZEROS);
+    }
+}
+
 static void test_numbers_that_are_not_finite_pass_through(void **state)
 {
     (void)state;
@@ -153,6 +167,7 @@ int main(void)
         cmocka_unit_test(test_many_filters_have_the_same_bits),
         cmocka_unit_test(test_many_places_have_the_same_bits),
         cmocka_unit_test(test_places_of_an_image_are_like_samples),
+        cmocka_unit_test(test_places_some_rows_and_columns_apart_have_the_same_bits),
         cmocka_unit_test(test_numbers_that_are_not_finite_pass_through),
         cmocka_unit_test(test_no_sum_is_a_negative_zero),
     };

@@ -13,8 +13,8 @@
  * the rows of dy are far apart, these are as many lines of as many pages, in a few sets of the
  * caches; then they are copied first, for a block of rows that stays in the second level cache. So
  * are the words of x where its rows evict each other from the first level cache, where they are
- * more than it has room for, where many tiles would read words that cross lines, and where a word
- * is not a whole one.
+ * more than it has room for, where many tiles would read words that cross lines, where a word is
+ * not a whole one, and where the convolution has a stride.
  *
  * A shard without samples is +0, and to add +0 changes nothing: such a leaf is skipped where its
  * slot is a temporary, and what would have read the slot does not.
@@ -66,6 +66,7 @@ typedef struct {
     size_t row_tiles, column_tiles;
     size_t rows_each, rows_left;     /* rows of a tile; the first rows_left have one more */
     size_t block_tiles, group_tiles; /* of rows, whose dy is copied at once; of columns, a group */
+    bool is_strided;                 /* rows of x are not neighbours */
     bool copies_dy, copies_x;
     ls_split split;                  /* into tasks */
     int leaf_count;
@@ -106,12 +107,46 @@ static bool copies_column(const job *j, size_t column)
     return j->copies_x || columns_at(j, column) % LS_LANES != 0;
 }
 
+/* Place after place, and its row of x. */
+typedef struct {
+    size_t row;  /* floats from x; after the last place it may wrap around */
+    size_t p, q; /* output row within its image, and column */
+} walk;
+
+static walk walk_from(const job *j, size_t place)
+{
+    const ls_conv_shape *s = &j->args->shape;
+    if (!j->is_strided) return (walk){place * j->columns, 0, 0};
+    const size_t row = place / s->out_width, q = place % s->out_width;
+    const size_t n = row / s->out_height, p = row % s->out_height;
+    const size_t height = n * s->height + p * s->stride_height;
+    return (walk){(height * s->width + q * s->stride_width) * j->columns, p, q};
+}
+
+LS_ALWAYS_INLINE void walk_on(const job *j, walk *w)
+{
+    const ls_conv_shape *s = &j->args->shape;
+    if (!j->is_strided) {
+        w->row += j->columns;
+        return;
+    }
+    w->row += s->stride_width * j->columns;
+    if (++w->q < s->out_width) return;
+    w->q = 0;
+    w->row += (s->stride_height * s->width - s->out_width * s->stride_width) * j->columns;
+    if (++w->p < s->out_height) return;
+    w->p = 0;
+    w->row += (s->height - s->out_height * s->stride_height) * s->width * j->columns;
+}
+
 /* copy[place][LS_TILE_COLUMNS] = the words of x from `column` on. */
 static void copy_x(const job *j, size_t column, float *copy)
 {
     const size_t columns = columns_at(j, column);
-    const float *x = j->args->x + column;
-    for (size_t k = 0; k < j->places; k++, x += j->columns, copy += LS_TILE_COLUMNS) {
+    if (j->places == 0) return; /* there is no row 0 */
+    walk w = walk_from(j, 0);
+    for (size_t k = 0; k < j->places; k++, walk_on(j, &w), copy += LS_TILE_COLUMNS) {
+        const float *x = j->args->x + w.row + column;
 #pragma GCC unroll 4
         for (size_t v = 0; v < LS_TILE_COLUMNS; v += LS_LANES) {
             const size_t lanes = columns > v ? columns - v : 0;
@@ -127,9 +162,12 @@ LS_ALWAYS_INLINE void fetch_x(const job *j, size_t first, size_t last, size_t i,
 {
     enum { SECOND_LEVEL = 2 };
     if (n < TILES_PER_FETCH || j->places == 0) return;
-    for (size_t k = i * j->places / n; k < (i + 1) * j->places / n; k++) {
-        const float *x = j->args->x + k * j->columns;
-        for (size_t c = first; c < last; c += LS_LANES) __builtin_prefetch(x + c, 0, SECOND_LEVEL);
+    const size_t begin = i * j->places / n, end = (i + 1) * j->places / n;
+    walk w = walk_from(j, begin);
+    for (size_t k = begin; k < end; k++, walk_on(j, &w)) {
+        for (size_t c = first; c < last; c += LS_LANES) {
+            __builtin_prefetch(j->args->x + w.row + c, 0, SECOND_LEVEL);
+        }
     }
 }
 
@@ -256,7 +294,8 @@ void LS_HOST(dense_gradient)(ls_pool *pool, const ls_conv_weight_gradient_args *
     j.block_tiles = ls_max_size(BLOCK_FLOATS / (places * LS_LANES), 1);
     j.group_tiles = ls_max_size(GROUP_FLOATS / (places * LS_TILE_COLUMNS), 1);
     j.copies_dy = j.filters >= FAR_FILTERS && j.column_tiles >= COLUMNS_PER_COPY;
-    j.copies_x = j.columns * sizeof(float) % ALIAS_BYTES == 0
+    j.is_strided = !ls_patches_are_rows(s);
+    j.copies_x = j.is_strided || j.columns * sizeof(float) % ALIAS_BYTES == 0
                  || (j.row_tiles >= TILES_PER_COPY
                      && (j.places > PLACES_IN_PLACE || j.columns % LS_LANES != 0));
     list_leaves(&j);

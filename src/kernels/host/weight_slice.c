@@ -143,6 +143,22 @@ static void lay_out(const ls_weight_job *j, const ls_weight_block *b, stretch t,
     }
 }
 
+/* Ask for part i of n of a stretch's words of x for the panel to the right, in the second level
+ * cache: the first has none to spare. Only where x is read by rows, in place: a line of each is no
+ * pattern that the processor would follow by itself. */
+LS_ALWAYS_INLINE void fetch_panel(const ls_weight_job *j, stretch t, const panel *next, size_t i,
+                                  size_t n)
+{
+    enum { SECOND_LEVEL = 2 };
+    const size_t step = j->args->shape.channels;
+    const float *x = j->args->x + next->column;
+    for (size_t k = t.place + i * t.depth / n; k < t.place + (i + 1) * t.depth / n; k++) {
+        for (size_t c = 0; c < next->count; c += LS_LANES) {
+            __builtin_prefetch(x + k * step + c, 0, SECOND_LEVEL);
+        }
+    }
+}
+
 /* The tiles of one panel, from the top row down: rows are dealt to them as evenly as may be. */
 static void run_panel(const ls_weight_job *j, const ls_weight_block *b, const ls_weight_slice *s,
                       stretch t, size_t index)
@@ -168,7 +184,10 @@ static void run_panel(const ls_weight_job *j, const ls_weight_block *b, const ls
     };
     lay_out(j, b, t, &at, run, &tile);
     const size_t tiles = tile_count(b, &at);
+    const bool fetches = j->source == LS_FROM_ROWS && tile.b != b->panel && index + 1 < b->panels;
+    const panel next = panel_at(j, b, index + fetches);
     for (size_t i = 0, row = 0; i < tiles; i++) {
+        if (fetches) fetch_panel(j, t, &next, i, tiles);
         const size_t rows = (i + 1) * b->rows / tiles - row;
         tile.rows = (int)rows;
         LS_HOST(tile)(&tile);
