@@ -93,7 +93,7 @@ static outcome make_runs(const ls_tap_grid *g, int rows, size_t depth, ls_tap_li
 enum { LINE_BYTES = 64 };
 
 /* What a later tile than one of `rows` rows reads and this one does not: with one tap, the places
- * that follow in the row; with more, those that the tile below reads through the last row of taps
+ * that follow in the row; with more, those that the tile below reads through its last row of taps
  * (the first one, for the input gradient). Rows of one tap are read at the same time, too many and
  * too short for the processor's prefetcher; a row of taps is new for every tile of a row. Of one
  * tap with a stride, the tile below reads every step-th place: a line of each, if that is all a
@@ -114,7 +114,7 @@ static void find_next(const ls_tap_grid *g, size_t rows, size_t depth, ls_tap_li
     const size_t places = (rows - 1) * g->step + g->tap_columns;
     list->next_step = (places * g->depth * sizeof(float) + depth - 1) / depth;
     if (taps == 1) list->next = rows * g->depth;
-    else if (g->direction > 0) list->next = (last_row + 1) * row;
+    else if (g->direction > 0) list->next = (last_row + g->row_step) * row;
     else list->next = (1 - first_row) * row - (g->tap_columns - 1) * g->depth;
 }
 

@@ -225,22 +225,25 @@ static size_t run_tile(const job *j, const part *a, size_t group, size_t tile, s
 
 /* Groups whose tiles at one place are taken one after another, at most: so many that to describe a
  * tile costs little beside its terms, and not more, so that what is read twice is still near. */
-enum { TERMS_AT_ONCE = 1024 };
+enum { TERMS_AT_ONCE = 4096 };
 
 static size_t groups_at_once(size_t terms)
 {
     return terms < TERMS_AT_ONCE && terms > 0 ? TERMS_AT_ONCE / terms : 1;
 }
 
-/* Whole groups, place by place. */
-static void run_whole_groups(const job *j, const part *a, size_t group, size_t groups, size_t k,
-                             size_t depth)
+/* Whole groups, up to `groups` of them, place by place: as many as the first place's tiles can be
+ * treated the same, so a sample at most. Returns how many. */
+static size_t run_whole_groups(const job *j, const part *a, size_t group, size_t groups, size_t k,
+                               size_t depth)
 {
-    for (size_t tile = 0; tile < j->group_tiles; tile++) {
-        for (size_t done = 0; done < groups;) {
-            done += run_tile(j, a, group + done, tile, groups - done, k, depth);
+    const size_t count = run_tile(j, a, group, 0, groups, k, depth);
+    for (size_t tile = 1; tile < j->group_tiles; tile++) {
+        for (size_t done = 0; done < count;) {
+            done += run_tile(j, a, group + done, tile, count - done, k, depth);
         }
     }
+    return count;
 }
 
 /* All tiles of a part for one block of k. */
@@ -252,8 +255,7 @@ static void run_block(const job *j, const part *a, size_t k, size_t depth)
         const size_t group = t / j->group_tiles, tile = t - group * j->group_tiles;
         const size_t whole = tile > 0 ? 0 : ls_min_size((a->last_tile - t) / j->group_tiles, most);
         if (whole > 1) {
-            run_whole_groups(j, a, group, whole, k, depth);
-            t += whole * j->group_tiles;
+            t += run_whole_groups(j, a, group, whole, k, depth) * j->group_tiles;
         } else {
             (void)run_tile(j, a, group, tile, 1, k, depth);
             t++;
