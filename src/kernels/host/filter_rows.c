@@ -23,8 +23,7 @@
  */
 #include "kernels/host/filter_rows.h"
 
-#include <string.h>
-
+#include "kernels/host/pack.h"
 #include "sizes.h"
 
 enum { TRIPLE = 3, TILE_ROWS = TRIPLE * LS_TILE_TRIPLES };
@@ -73,19 +72,6 @@ size_t LS_HOST(filter_rows_floats)(const ls_conv_shape *s, size_t slice_rows)
 
 /* -- the band ---------------------------------------------------------------------------------- */
 
-/* Both write whole words: up to LS_LANES - 1 floats after the last one are anything. */
-static void clear(float *to, size_t count)
-{
-    for (size_t i = 0; i < count; i += LS_LANES) ls_vec_store(to + i, ls_vec_zero());
-}
-
-static void copy(float *to, const float *from, size_t count)
-{
-    size_t i = 0;
-    for (; i + LS_LANES <= count; i += LS_LANES) ls_vec_store(to + i, ls_vec_load(from + i));
-    if (i < count) ls_vec_store(to + i, ls_vec_load_part(from + i, count - i));
-}
-
 /* One row of the image, or of padding, with the padding on both sides. The floats after it are
  * the next row's, which follows. */
 static void copy_row(const ls_conv_shape *s, const float *image, size_t h, float *to)
@@ -93,12 +79,12 @@ static void copy_row(const ls_conv_shape *s, const float *image, size_t h, float
     const size_t row = band_row(s), before = ls_min_size(s->pad_left * s->channels, row);
     const size_t inside = ls_min_size(s->width * s->channels, row - before);
     if (h >= s->height) { /* above the image it is huge */
-        clear(to, row);
+        ls_zero_over(to, row);
         return;
     }
-    clear(to, before);
-    copy(to + before, image + h * s->width * s->channels, inside);
-    clear(to + before + inside, row - before - inside);
+    ls_zero_over(to, before);
+    ls_copy_over(to + before, image + h * s->width * s->channels, inside);
+    ls_zero_over(to + before + inside, row - before - inside);
 }
 
 /* Where each output row's windows begin, counted from job->a; the band, if there is one. */
