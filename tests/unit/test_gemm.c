@@ -114,6 +114,8 @@ static void test_blocks_and_parts_do_not_show_in_the_bits(void **state)
         {.M = 16, .N = 1900, .K = 70, .transpose_b = true, .accumulate = true},
         {.M = 10, .N = 100, .K = 300, .transpose_b = true, .accumulate = true}, /* panel by panel */
         {.M = 41, .N = 70, .K = 1100, .transpose_b = true, .accumulate = true},
+        {.M = 5, .N = 250, .K = 1100, .transpose_b = true, .bias = &any}, /* B is large */
+        {.M = 3, .N = 500, .K = 600, .transpose_b = true, .accumulate = true},
         {.M = 41, .N = 100, .K = 1100, .transpose_b = true, .bias = &any, .relu = true},
         {.M = 150, .N = 20, .K = 1100}, /* two deep blocks, all panels for a tile of rows */
         {.M = 150, .N = 1024, .K = 9},               /* or not: its rows share cache sets */

@@ -64,6 +64,18 @@ static bool is_by_panel(const ls_gemm_args *g)
            && g->M * depth <= BY_PANEL_FLOATS;
 }
 
+/* Panels of a part, at most; 0: any number. Where all of A's rows may be read again and B is larger
+ * than the caches near a core, a panel's columns of B are packed from end to end before the next
+ * one's: the processor fetches ahead what follows. (Measured: 1.25 times the speed for 4x1000x2048,
+ * 1.08 for 28 rows.) */
+enum { FAR_FLOATS = 1 << 18 };
+
+static size_t part_panels(const ls_gemm_args *g)
+{
+    const bool far = g->N * g->K >= FAR_FLOATS && g->K > block_depth(g);
+    return far && is_by_panel(g) && g->M * g->K <= BY_PANEL_FLOATS ? 1 : 0;
+}
+
 static void take_columns(const ls_gemm_args *g, const float *from, size_t depth, float *buffer,
                          ls_tile *tile)
 {
@@ -138,6 +150,7 @@ ls_status LS_HOST(gemm)(ls_stream *stream, const ls_gemm_args *args)
         .depth = g->K,
         .block_depth = block_depth(g),
         .by_panel = is_by_panel(g),
+        .part_panels = part_panels(g),
         .tile_rows = tile_rows(g, turned),
         .operands = g,
         .take_rows = take_rows,

@@ -370,7 +370,7 @@ void LS_HOST(product)(ls_pool *pool, const ls_product *p)
         .column_tiles = j.column_tiles,
         .depth = p->depth,
         .row_tiles_max = is_kept_apart(p) ? PARTIAL_TILES : j.row_tiles,
-        .column_tiles_max = ls_min_size(panels, PART_PANELS),
+        .column_tiles_max = p->part_panels > 0 ? p->part_panels : ls_min_size(panels, PART_PANELS),
         .row_cost = p->row_cost,
         .pack_cost = p->pack_cost,
         .rows_first = p->turned,

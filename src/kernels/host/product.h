@@ -50,6 +50,7 @@ typedef struct {
     size_t b_step;              /* vector words and are read where they lie; `pack` is not called */
     bool by_panel;              /* a panel is packed before its use, where that before it was; all
                                  * tiles of rows pass by it, then by the next */
+    size_t part_panels;         /* not 0: panels of a part, and there is room for so many */
     double row_cost, pack_cost; /* of them, in cycles per element: only steers the cut into tasks */
     const float *bias;          /* [columns] or NULL */
     bool relu;
