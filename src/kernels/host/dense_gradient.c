@@ -42,16 +42,19 @@ enum { TILES_PER_COPY = 6 };
 enum { FAR_FILTERS = 256, COLUMNS_PER_COPY = 8 };
 /* Tiles of rows from which on the words of the next group of columns are asked for meanwhile. */
 enum { TILES_PER_FETCH = 4 };
-/* Floats of dy that are copied at once: a part of a second level cache; and of x that a group of
- * columns has: of few places many columns, so that rows of dw are stored in long pieces. A tile's
- * or a column's at least. */
-enum { BLOCK_FLOATS = 1 << 17, GROUP_FLOATS = 1 << 12 };
+/* Floats of dy that are copied at once: a part of a second level cache; but so many tiles at least,
+ * as x is copied again for every block. (Measured: 20 tiles instead of 10, 784 places: 1.06 times
+ * the speed.) */
+enum { BLOCK_FLOATS = 1 << 17, BLOCK_TILES_MIN = 20 };
+/* Floats of x that a group of columns has, or a column: of few places many columns, so that rows of
+ * dw are stored in long pieces. */
+enum { GROUP_FLOATS = 1 << 12 };
 /* Floats of x that stay in a second level cache; of more, each costs ten times as much. */
 enum { X_FLOATS = 1 << 18 };
 
 /* Scratch memory: the tile's stack, then the copies of dy and of x. */
 enum {
-    DY_FLOATS = BLOCK_FLOATS + LS_DENSE_PLACES * LS_LANES,
+    DY_FLOATS = BLOCK_FLOATS + BLOCK_TILES_MIN * LS_DENSE_PLACES * LS_LANES,
     COPY_FLOATS = GROUP_FLOATS + LS_DENSE_PLACES * LS_TILE_COLUMNS,
 };
 _Static_assert((LS_DENSE_STACK_FLOATS + DY_FLOATS + COPY_FLOATS) * sizeof(float)
@@ -291,7 +294,7 @@ void LS_HOST(dense_gradient)(ls_pool *pool, const ls_conv_weight_gradient_args *
     j.rows_each = j.filters / j.row_tiles;
     j.rows_left = j.filters % j.row_tiles;
     const size_t places = ls_max_size(j.places, 1);
-    j.block_tiles = ls_max_size(BLOCK_FLOATS / (places * LS_LANES), 1);
+    j.block_tiles = ls_max_size(BLOCK_FLOATS / (places * LS_LANES), BLOCK_TILES_MIN);
     j.group_tiles = ls_max_size(GROUP_FLOATS / (places * LS_TILE_COLUMNS), 1);
     j.copies_dy = j.filters >= FAR_FILTERS && j.column_tiles >= COLUMNS_PER_COPY;
     j.is_strided = !ls_patches_are_rows(s);
