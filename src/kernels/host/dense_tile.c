@@ -131,9 +131,19 @@ LS_ALWAYS_INLINE void finish(const ls_dense_tile *t, const ls_dense_leaf *l,
     if (to.piece >= 0) store_part(t, to.piece, rows);
 }
 
+LS_ALWAYS_INLINE void fetch(const ls_dense_tile *t, int rows, int vectors)
+{
+    const float *row = t->dw;
+    for (int r = 0; r < rows; r++, row += t->step) {
+#pragma GCC unroll 16
+        for (int v = 0; v < vectors; v++) __builtin_prefetch(row + v * LS_LANES, 1);
+    }
+}
+
 LS_ALWAYS_INLINE void run_leaves(const ls_dense_tile *t, int rows, int vectors)
 {
     const ls_dense_leaf *end = t->leaf + t->leaf_count;
+    if (t->fetches) fetch(t, rows, vectors);
     for (const ls_dense_leaf *l = t->leaf; l < end; l++) {
         ls_vec acc[LS_TILE_ROWS][LS_TILE_VECTORS];
         sum_chain(t, l, acc, rows, vectors);

@@ -45,6 +45,7 @@ typedef struct {
     float *dw;               /* the tile in piece 0 */
     size_t step;             /* floats from a row of dw to the next one */
     size_t piece_stride;
+    bool fetches;            /* lines of piece 0 are asked for before the first chain */
     float *stack;
 } ls_dense_tile;
 
