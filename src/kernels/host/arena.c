@@ -3,8 +3,8 @@
  *
  * Every tensor is walked in runs of 512 elements that stay in the first-level cache: one vectorised
  * loop computes them, the next squares them into the 64 double lanes of the flat sum; memory is
- * read and written once. An update, which is bound by its divisions and roots, does all that it
- * does by 64 elements instead.
+ * read and written once. An update, which is bound by its divisions and roots, divides, squares and
+ * digests 64 elements at a time instead.
  *
  * A task is `group` blocks of a tensor, a power of two, counted from its start: a node of the
  * tensor's tree of blocks (the last one may be smaller, and is a node as well). Tasks leave their
@@ -53,7 +53,7 @@ static size_t task_count(const ls_arena_table *tensors, size_t group)
     return tasks;
 }
 
-/* Fewer than the lanes. */
+/* lane[l] += x[l] squared, for count <= LS_FLAT_LANES elements. */
 static void add_square_of_each(double *restrict lane, const float *restrict x, size_t count)
 {
     for (size_t l = 0; l < count; l++) lane[l] += (double)x[l] * (double)x[l];

@@ -11,13 +11,13 @@
 
 enum { CHANNELS = 64, GRAIN = 32768 };
 
-static float places_of(window v)
+static float places_of(ls_window v)
 {
     return (float)((v.row.end - v.row.begin) * (v.column.end - v.column.begin));
 }
 
-/* One window for `count` <= CHANNELS channels, as pool_window. */
-static void average_window(const ls_pool_shape *s, window v, const float *x, size_t count,
+/* One window for `count` <= CHANNELS channels; x is its first valid place's first channel. */
+static void average_window(const ls_pool_shape *s, ls_window v, const float *x, size_t count,
                            float *y)
 {
     float sum[CHANNELS] = { 0 };
@@ -41,7 +41,7 @@ static void average_rows(const void *args_, size_t begin, size_t end, int thread
     for (size_t row = begin; row < end; row++) {
         const float *x = args->x + row / s->out_height * s->height * s->width * s->channels;
         for (size_t ow = 0; ow < s->out_width; ow++) {
-            const window v = window_at(s, row % s->out_height, ow);
+            const ls_window v = ls_window_at(s, row % s->out_height, ow);
             float *y = args->y + (row * s->out_width + ow) * s->channels;
             for (size_t c = 0; c < s->channels; c += CHANNELS) {
                 const size_t left = s->channels - c;
@@ -79,7 +79,7 @@ static void share_of_input(const ls_pool_shape *s, windows rows, windows columns
     float sum[CHANNELS] = { 0 };
     for (size_t oh = rows.begin; oh < rows.end; oh++) {
         for (size_t ow = columns.begin; ow < columns.end; ow++) {
-            const float places = places_of(window_at(s, oh, ow));
+            const float places = places_of(ls_window_at(s, oh, ow));
             const float *at = dy + (oh * s->out_width + ow) * s->channels;
             for (size_t c = 0; c < count; c++) sum[c] += at[c] / places;
         }

@@ -263,14 +263,20 @@ static void prepare_normalise(const element_loop *loop, size_t shard)
     }
 }
 
+/* (x - mean) / deviation of the word of channels from `i` on. */
+LS_ALWAYS_INLINE ls_vec normalised(const element_loop *loop, ls_vec x, size_t i)
+{
+    return ls_vec_mul(ls_vec_sub(x, ls_vec_load(loop->constant[MEAN] + i)),
+                      ls_vec_load(loop->constant[INV] + i));
+}
+
 LS_ALWAYS_INLINE void normalise_word(const element_loop *loop, size_t at, size_t i, size_t lanes,
                                      bool relu)
 {
     const ls_batchnorm_args *args = loop->args;
     float *to = args->y + at + i;
     const ls_vec x = ls_vec_load_lanes(args->x + at + i, lanes);
-    const ls_vec xhat = (x - ls_vec_load(loop->constant[MEAN] + i))
-                        * ls_vec_load(loop->constant[INV] + i);
+    const ls_vec xhat = normalised(loop, x, i);
     const ls_vec y = ls_vec_fma(ls_vec_load(loop->constant[GAMMA] + i), xhat,
                                 ls_vec_load(loop->constant[BETA] + i));
     ls_fetch_target(to);
@@ -325,10 +331,10 @@ LS_ALWAYS_INLINE void gradient_word(const element_loop *loop, size_t at, size_t 
     float *to = args->dx + at + i;
     const ls_vec x = ls_vec_load_lanes(args->x + at + i, lanes);
     const ls_vec dy = ls_vec_load_lanes(args->dy + at + i, lanes);
-    const ls_vec xhat = (x - ls_vec_load(loop->constant[MEAN] + i))
-                        * ls_vec_load(loop->constant[INV] + i);
-    const ls_vec centred = ls_vec_fma(-xhat, ls_vec_load(loop->constant[MEAN_PRODUCT] + i),
-                                      dy - ls_vec_load(loop->constant[MEAN_GRADIENT] + i));
+    const ls_vec xhat = normalised(loop, x, i);
+    const ls_vec centred = ls_vec_fma(
+        ls_vec_negate(xhat), ls_vec_load(loop->constant[MEAN_PRODUCT] + i),
+        ls_vec_sub(dy, ls_vec_load(loop->constant[MEAN_GRADIENT] + i)));
     ls_fetch_target(to);
     ls_vec_store_lanes(to, ls_vec_mul(ls_vec_load(loop->constant[SCALE] + i), centred), lanes);
 }

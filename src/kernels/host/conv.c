@@ -43,6 +43,7 @@ static int tile_rows(size_t columns, size_t step)
 static ls_conv_shape flattened(const ls_conv_shape *s, int rows)
 {
     ls_conv_shape flat = *s;
+    if (s->samples == 0) return flat;
     if (s->kernel_height * s->kernel_width * s->stride_height * s->stride_width > 1) return flat;
     if (s->height != s->out_height || s->width != s->out_width) return flat;
     const size_t places = s->samples * s->height * s->width;

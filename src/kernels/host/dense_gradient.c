@@ -5,16 +5,17 @@
  * from, and in which order the tiles are visited:
  *
  *     for each block of rows: copy its dy, if at all
- *         for each group of columns, mostly one tile wide: copy its x, if at all
+ *         for each group of columns, a tile wide or, of few places, wider: copy its x,
+ *                                                                         if at all
  *             for each tile of rows: ask for a part of the next group's x
  *                 for each tile of the group: dense_tile
  *
  * dy and x are read in place as a rule: a tile reads a few neighbouring floats of each place. Where
  * the rows of dy are far apart, these are as many lines of as many pages, in a few sets of the
  * caches; then they are copied first, for a block of rows that stays in the second level cache. So
- * are the words of x where its rows evict each other from the first level cache, where they are
- * more than it has room for, where many tiles would read words that cross lines, where a word is
- * not a whole one, and where the convolution has a stride.
+ * are the words of x where its rows evict each other from the first level cache, where a word is
+ * not a whole one, and where the convolution has a stride; and if many tiles read them, where they
+ * are more than that cache has room for or cross its lines.
  *
  * A shard without samples is +0, and to add +0 changes nothing: such a leaf is skipped where its
  * slot is a temporary, and what would have read the slot does not.
@@ -46,8 +47,8 @@ enum { TILES_PER_FETCH = 4 };
  * as x is copied again for every block. (Measured: 20 tiles instead of 10, 784 places: 1.06 times
  * the speed.) */
 enum { BLOCK_FLOATS = 1 << 17, BLOCK_TILES_MIN = 20 };
-/* Floats of x that a group of columns has, or a column: of few places many columns, so that rows of
- * dw are stored in long pieces. */
+/* Floats of x that a group of columns has at most, unless a tile's are more: of few places many
+ * columns, so that rows of dw are stored in long pieces. */
 enum { GROUP_FLOATS = 1 << 12 };
 /* Floats of dw that do not stay in a second level cache, and places that take long enough for its
  * lines to come. (Measured: 64 places, 64 filters of 7200: 1.2 times the speed; where dw does stay
@@ -169,7 +170,7 @@ static void copy_x(const job *j, size_t column, float *copy)
 LS_ALWAYS_INLINE void fetch_x(const job *j, size_t first, size_t last, size_t i, size_t n)
 {
     enum { SECOND_LEVEL = 2 };
-    if (n < TILES_PER_FETCH || j->places == 0) return;
+    if (n < TILES_PER_FETCH || j->places == 0 || first == last) return;
     const size_t begin = i * j->places / n, end = (i + 1) * j->places / n;
     walk w = walk_from(j, begin);
     for (size_t k = begin; k < end; k++, walk_on(j, &w)) {

@@ -24,8 +24,8 @@ enum {
 
 /* Where the tile of a slot of the fold lies. */
 typedef struct {
-    size_t floats; /* from the stack's beginning; */
-    int piece;     /* or, if not -1, in this piece: on the stack only on its way from or to dw */
+    size_t floats; /* from the stack's beginning */
+    int piece;     /* not -1: it is of this piece, and on the stack only on its way from or to dw */
 } ls_dense_slot;
 
 /* A shard's chain, and what is added to it. */

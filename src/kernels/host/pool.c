@@ -30,7 +30,7 @@ static bool has_squares(const ls_pool_shape *s)
            && 2 * s->out_height <= s->height && 2 * s->out_width <= s->width;
 }
 
-static const window square = { .row = { 0, 2 }, .column = { 0, 2 } };
+static const ls_window square = { .row = { 0, 2 }, .column = { 0, 2 } };
 
 LS_ALWAYS_INLINE ls_bytes load_bytes(const uint8_t *p, size_t lanes)
 {
@@ -67,7 +67,7 @@ static steps steps_of(const ls_pool_shape *s)
 /* One window for a word of channels; x is its first valid place's first channel. The lines of y are
  * asked for ahead: under a convolution they are far, and stores that wait for them fill the queue
  * of stores. (Measured: 0.77 of the time in a step of cifar10-cnn.) */
-LS_ALWAYS_INLINE void pool_word(steps step, window v, const float *x, size_t lanes, float *y,
+LS_ALWAYS_INLINE void pool_word(steps step, ls_window v, const float *x, size_t lanes, float *y,
                                 uint8_t *place)
 {
     ls_vec largest = ls_vec_load_lanes(x, lanes);
@@ -83,12 +83,12 @@ LS_ALWAYS_INLINE void pool_word(steps step, window v, const float *x, size_t lan
                                     stood);
         }
     }
-    __builtin_prefetch((const void *)((uintptr_t)y + AHEAD_BYTES), 1); /* as in fetch_ahead */
+    ls_fetch_target(y);
     ls_vec_store_lanes(y, largest, lanes);
     store_bytes(place, stood, lanes);
 }
 
-LS_ALWAYS_INLINE void pool_window(steps step, window v, const float *x, float *y, uint8_t *place)
+LS_ALWAYS_INLINE void pool_window(steps step, ls_window v, const float *x, float *y, uint8_t *place)
 {
     size_t c = 0;
     for (; c + LS_LANES <= step.beside; c += LS_LANES) {
@@ -125,7 +125,7 @@ static void pool_rows(const void *args_, size_t begin, size_t end, int thread)
             continue;
         }
         for (size_t ow = 0; ow < s->out_width; ow++, y += s->channels, place += s->channels) {
-            const window v = window_at(s, oh, ow);
+            const ls_window v = ls_window_at(s, oh, ow);
             pool_window(step, v, x + v.place * s->channels, y, place);
         }
     }
@@ -232,7 +232,8 @@ static void give_row(const ls_max_pool_gradient_args *args, size_t row, size_t f
     if (misses) return;
     size_t at = (n * s->out_height + oh) * s->out_width * s->channels + first;
     for (size_t ow = 0; ow < s->out_width; ow++, at += s->channels) {
-        const bounds v = places_inside(ow, s->stride_width, s->pad_left, s->window_width, s->width);
+        const ls_bounds v = ls_places_inside(ow, s->stride_width, s->pad_left, s->window_width,
+                                             s->width);
         const places p = { .first = (int)(i * s->window_width + v.begin), .rows = 1,
                            .columns = v.end - v.begin, .beside = count };
         float *dx = to + (ow * s->stride_width + v.begin - s->pad_left) * count;
@@ -281,7 +282,7 @@ static void gradient_samples(const void *args_, size_t begin, size_t end, int th
         float *dx = args->dx + n * s->height * s->width * C;
         memset(dx, 0, s->height * s->width * C * sizeof *dx);
         for (size_t o = 0; o < outputs; o++) {
-            const window v = window_at(s, o / s->out_width, o % s->out_width);
+            const ls_window v = ls_window_at(s, o / s->out_width, o % s->out_width);
             const places p = { (int)(v.row.begin * s->window_width + v.column.begin),
                                (int)s->window_width, v.row.end - v.row.begin,
                                v.column.end - v.column.begin, s->width * C, C };

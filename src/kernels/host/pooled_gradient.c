@@ -37,7 +37,7 @@ static float *make_slice(const void *job_, const ls_slice_part *part, float *to)
     const size_t all_filters = j->args->conv.shape.filters;
     LS_HOST(max_pool_gradient_rows)(&j->args->pool, part->row, part->rows, part->filter,
                                     part->filters, to);
-    if (j->args->db == NULL || !part->is_first || part->rows == 0) return NULL;
+    if (j->args->db == NULL || !part->is_first) return NULL;
     return j->sums + (j->slice[part->leaf] + part->index) * all_filters + part->filter;
 }
 

@@ -9,7 +9,8 @@
  *             take the rows of A             where they lie, or a copy in the first level cache
  *             for each panel: the micro-kernel, from C's partial sums to C's partial sums
  *
- * or, of a few rows, a panel at a time: then it is packed where that before it was.
+ * or, of a few rows, a panel at a time: then it is packed where that before it was. Of groups whose
+ * chains are short, a tile is described once for several of them and run for each in turn.
  *
  * Blocks of k meet in C itself: the chain is stored unfinished and goes on from there, so blocking
  * does not change it; bias, + 0.0f and relu come with the last block. With accumulate C holds a
@@ -83,6 +84,7 @@ enum {
     PARTIAL_TILES = (SCRATCH_FLOATS - PANELS_FLOATS - ROWS_FLOATS) / (LS_TILE_ROWS * PART_COLUMNS),
 };
 _Static_assert(PARTIAL_TILES > 0, "panels, rows and partial sums fit into scratch memory");
+_Static_assert(PANELS_FLOATS >= LS_DIRECT_DEPTH * LS_TILE_COLUMNS, "a panel of any block fits");
 
 typedef struct {
     const ls_product *product;

@@ -22,8 +22,8 @@ typedef struct {
 
 /* What take_rows has in a task, from tile to tile, and what it says of the groups. */
 typedef struct {
-    size_t groups;      /* of first->groups, how many the description holds for: 1 unless it says */
-    size_t group_step;  /* more; floats of `a` from one of them to the next */
+    size_t groups;      /* of first->groups, for how many the description holds; 1 beforehand */
+    size_t group_step;  /* then floats of `a` from one of them to the next */
     float *buffer;      /* room for LS_NARROW_ROWS rows that are ls_row_step(depth) apart */
     ls_tap_lists lists; /* empty when the task begins */
 } ls_rows_memory;

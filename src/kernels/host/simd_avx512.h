@@ -44,7 +44,9 @@ static inline void ls_vec_store_part(float *p, ls_vec v, size_t n)
 
 static inline ls_vec ls_vec_fma(ls_vec a, ls_vec b, ls_vec c) { return _mm512_fmadd_ps(a, b, c); }
 static inline ls_vec ls_vec_add(ls_vec a, ls_vec b) { return _mm512_add_ps(a, b); }
+static inline ls_vec ls_vec_sub(ls_vec a, ls_vec b) { return _mm512_sub_ps(a, b); }
 static inline ls_vec ls_vec_mul(ls_vec a, ls_vec b) { return _mm512_mul_ps(a, b); }
+static inline ls_vec ls_vec_negate(ls_vec a) { return -a; }
 
 /* Keep the lanes that are not <= 0: the greater ones and the NaN. */
 static inline ls_vec ls_vec_relu(ls_vec v)

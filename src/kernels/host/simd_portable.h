@@ -100,7 +100,9 @@ static inline ls_vec ls_vec_fma(ls_vec a, ls_vec b, ls_vec c)
 #endif
 
 static inline ls_vec ls_vec_add(ls_vec a, ls_vec b) { return a + b; }
+static inline ls_vec ls_vec_sub(ls_vec a, ls_vec b) { return a - b; }
 static inline ls_vec ls_vec_mul(ls_vec a, ls_vec b) { return a * b; }
+static inline ls_vec ls_vec_negate(ls_vec a) { return -a; }
 
 static inline ls_vec ls_vec_relu(ls_vec v)
 {

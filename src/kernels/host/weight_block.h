@@ -47,7 +47,7 @@ typedef struct {
     size_t span_panels;
     size_t stretch_places;  /* at most; with TAPS whole output rows */
     int stack_planes;       /* entries of the slice stack */
-    size_t scratch_floats;  /* in front of the planes: a panel, or a band */
+    size_t scratch_floats;  /* in front of the planes: a panel, or chains and a band */
     size_t block_rows, block_panels; /* the largest block */
     float *leaf_sums;       /* [leaf][filters, columns], where threads share the leaves; or NULL */
     ls_split split;         /* into tasks, where they do not */
@@ -57,7 +57,7 @@ typedef struct {
 typedef struct {
     size_t first_row, rows, first_panel, panels;
     float *panel;
-    float *made;            /* a slice of dy that is not in memory */
+    float *made;            /* dy that is not in memory: a slice, or a part of one (GRADIENT) */
     float *planes;
     size_t plane_step, plane_floats;
     /* [slots] +0 everywhere, whatever the plane holds */
@@ -97,10 +97,10 @@ static inline size_t ls_weight_filters(const ls_weight_job *j, const ls_weight_b
     return left < most ? left : most;
 }
 
-/* Places of dy that a block has room for. */
-static inline size_t ls_weight_made_places(const ls_weight_job *j)
+/* Floats of dy that a block has room for, made for `filters` at once. */
+static inline size_t ls_weight_made_floats(const ls_weight_job *j, size_t filters)
 {
-    return j->make == NULL ? 0 : j->slice_rows * j->args->shape.out_width;
+    return j->make == NULL ? 0 : j->slice_rows * j->args->shape.out_width * filters;
 }
 
 /* Parts of at most `part` that make up `length`; one empty part for 0. A division is worth avoiding

@@ -136,7 +136,7 @@ static ls_weight_block block_at(const ls_weight_job *j, size_t first_row, size_t
         .panels = panels,
         .panel = scratch,
         .made = made,
-        .planes = made + ls_weight_made_places(j) * (j->source == LS_FROM_GRADIENT ? width : rows),
+        .planes = made + ls_weight_made_floats(j, j->source == LS_FROM_GRADIENT ? LS_LANES : rows),
         .plane_step = width,
         .plane_floats = rows * j->row_unit * width,
     };

@@ -2,26 +2,26 @@
 /* weight_gradient.h -- a convolution's weight gradient whose dy is made slice by slice.
  *
  * conv_weight_gradient reads dy from memory. Where dy is the result of an op that is bound by
- * memory, it need never get there: a slice of it is some hundred kilobytes, is made when it is
- * needed, and is multiplied while it lies in a cache.
+ * memory, it need never get there: a part of a slice is made when it is needed, and is multiplied
+ * while it lies in a cache.
  */
 #ifndef LS_KERNELS_HOST_WEIGHT_GRADIENT_H
 #define LS_KERNELS_HOST_WEIGHT_GRADIENT_H
 
 #include "kernels/host/host.h"
 
-/* Some filters of one slice of dy. */
+/* Some rows and filters of one slice of dy, which has samples. */
 typedef struct {
     int leaf;               /* of the fold, */
     size_t index;           /* and which slice of it */
-    size_t row, rows;       /* output rows, counted through all samples; no rows: no samples */
+    size_t row, rows;       /* output rows, counted through all samples */
     size_t filter, filters;
-    bool is_first;          /* no other call gets the same slice and filters and has this too */
+    bool is_first;          /* of all blocks with the same slice and filters, one has this */
 } ls_slice_part;
 
-/* Make `part`: to[place of the slice][filter of the part], dense. Returns where the chain over the
- * slice's places goes, [filters of the part], or NULL: it is not wanted. Called from several
- * threads. */
+/* Make `part`: to[place of the part][filter of the part], dense. Returns where the chain over the
+ * slice's places goes, [filters of the part], or NULL: it is not wanted. A slice's parts come in
+ * ascending order, and each continues the chain. Called from several threads. */
 typedef float *ls_slice_fn(const void *context, const ls_slice_part *part, float *to);
 
 /* As conv_weight_gradient with dy from `make`; args->dy is not used. A slice has at most

@@ -58,7 +58,7 @@ static void choose_block(ls_weight_job *j)
     j->block_rows = ls_min_size(j->row_count, BLOCK_ROWS);
     j->block_panels = BLOCK_FLOATS / LS_TILE_COLUMNS / j->block_rows;
     while (j->scratch_floats + LS_TILE_COLUMNS * j->block_panels * plane_count(j) * j->block_rows
-           + ls_weight_made_places(j) * j->block_rows > SCRATCH_FLOATS) {
+           + ls_weight_made_floats(j, j->block_rows) > SCRATCH_FLOATS) {
         if (j->block_panels > 1) j->block_panels /= 2;
         else j->block_rows /= 2;
     }
@@ -74,9 +74,9 @@ static bool choose_filter_rows(ls_weight_job *j)
     /* Threads share the filters, not the filter rows: then no slice of dy is made twice. */
     const size_t threads = (size_t)ls_pool_thread_count(j->pool);
     j->panel_columns = s->filters < threads * LS_TILE_COLUMNS ? LS_LANES : LS_TILE_COLUMNS;
-    const size_t panel_floats =
-        j->panel_columns * (j->columns * plane_count(j) + ls_weight_made_places(j));
-    j->block_panels = (SCRATCH_FLOATS - j->scratch_floats) / panel_floats;
+    const size_t used = j->scratch_floats + ls_weight_made_floats(j, LS_LANES);
+    if (used > SCRATCH_FLOATS) return false;
+    j->block_panels = (SCRATCH_FLOATS - used) / (j->panel_columns * j->columns * plane_count(j));
     if (j->block_panels == 0) return false;
     j->block_panels = ls_min_size(j->block_panels, TRANSPOSED_PANELS);
     j->block_rows = j->row_count = s->kernel_height;

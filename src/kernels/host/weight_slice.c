@@ -15,7 +15,8 @@
  * also be made slice by slice (weight_gradient.h), the block's filters of it.
  *
  * With few channels and filters that fill words, a block is TRANSPOSED: rows are floats of filter
- * rows, columns are filters, and a slice is one call of filter_rows.h.
+ * rows, columns are filters, of which a word goes through the slice at a time (filter_rows.h). A dy
+ * that is made is made for that word, and in parts.
  */
 #include "kernels/host/chain_rows.h"
 #include "kernels/host/filter_rows.h"
@@ -26,8 +27,8 @@
 
 /* Tiles of filters from which on a copy of a panel is worth its cost. */
 enum { TILES_PER_COPY = 11 };
-/* Floats of dy that are made at once for a word of filters: 16 KiB, half of the smallest first
- * level cache that is common. */
+/* Floats of dy that are made at once for a word of filters, unless two rows are more: 16 KiB, half
+ * of the smallest first level cache that is common. */
 enum { PART_FLOATS = 4096 };
 
 /* A panel: columns [column, column + count) of dw, `place` of the block's planes. */
@@ -240,18 +241,17 @@ static stretch take_gradient(const ls_weight_job *j, const ls_weight_block *b,
 /* A word of a transposed block's filters, from `f` of the block on. dy is made in parts that stay
  * in the first level cache until they are multiplied. */
 static void run_filter_word(const ls_weight_job *j, const ls_weight_block *b,
-                            const ls_weight_slice *s, const ls_filter_rows *rows, size_t f)
+                            const ls_weight_slice *s, const ls_filter_rows *rows,
+                            size_t first_filter, size_t f)
 {
     const ls_conv_shape *shape = &j->args->shape;
-    size_t first_filter;
-    (void)ls_weight_filters(j, b, &first_filter);
-    const size_t floats = rows->count * shape->out_width * LS_LANES;
-    const size_t parts = j->make == NULL ? 1 : ls_weight_parts(floats, PART_FLOATS);
+    /* Rows are made in pairs: a window of 2 x 2 has both. */
+    const size_t pairs = ls_ceil_div(rows->count, 2);
+    const size_t fits = ls_max_size(PART_FLOATS / (2 * shape->out_width * LS_LANES), 1);
+    const size_t parts = j->make == NULL ? 1 : ls_weight_parts(pairs, fits);
     ls_filter_part part = {.dy = b->made, .dy_step = LS_LANES, .filter = f};
     for (size_t i = 0; i < parts; i++, part.row += part.rows) {
-        /* The rows of a window of 2 x 2 are made together. */
-        const size_t end = i + 1 == parts ? rows->count : (i + 1) * rows->count / parts / 2 * 2;
-        part.rows = end - part.row;
+        part.rows = ls_min_size(2 * ((i + 1) * pairs / parts), rows->count) - part.row;
         if (j->make == NULL && rows->count > 0) {
             part.dy = j->args->dy + s->first_place * shape->filters + first_filter + f;
             part.dy_step = shape->filters;
@@ -287,7 +287,9 @@ static void run_filter_rows(const ls_weight_job *j, const ls_weight_block *b,
     LS_HOST(filter_rows_begin)(&rows);
     size_t first_filter;
     const size_t filters = ls_weight_filters(j, b, &first_filter);
-    for (size_t f = 0; f < filters; f += LS_LANES) run_filter_word(j, b, s, &rows, f);
+    for (size_t f = 0; f < filters; f += LS_LANES) {
+        run_filter_word(j, b, s, &rows, first_filter, f);
+    }
 }
 
 void LS_HOST(weight_slice)(const ls_weight_job *j, const ls_weight_block *b,
