@@ -30,12 +30,10 @@
 enum { SAMPLES_FLOATS = 1 << 16, WEIGHTS_SHARE = 4, CLEAR_GRAIN = 1 << 15 };
 
 /* Rows of a tile of a product with so many columns, at most, that reads A's in place, `step` floats
- * apart. A narrow tile loads as many numbers as it multiplies words, and the word of B besides: the
- * more rows, the smaller its part. */
+ * apart. */
 static int tile_rows(size_t columns, size_t step)
 {
-    const int rows = ls_rows_in_place(step);
-    return columns <= LS_LANES && rows == LS_TILE_ROWS ? LS_NARROW_ROWS : rows;
+    return ls_rows_if_narrow(ls_rows_in_place(step), columns);
 }
 
 /* With one tap and stride 1 there is no padding, and rows and samples follow each other like

@@ -124,12 +124,11 @@ static bool is_turned(const ls_gemm_args *g)
     return g->K * (g->N - g->M) > 4 * g->M * g->N;
 }
 
-/* Rows of a tile, at most: more where C is a word wide at most. */
+/* Rows of a tile, at most. */
 static int tile_rows(const ls_gemm_args *g, bool turned)
 {
     const int rows = g->transpose_a ? LS_TILE_ROWS : ls_rows_in_place(g->K);
-    const bool narrow = g->N <= LS_LANES && !g->accumulate && !turned;
-    return narrow && rows == LS_TILE_ROWS ? LS_NARROW_ROWS : rows;
+    return g->accumulate || turned ? rows : ls_rows_if_narrow(rows, g->N);
 }
 
 ls_status LS_HOST(gemm)(ls_stream *stream, const ls_gemm_args *args)

@@ -82,6 +82,14 @@ static inline int ls_rows_in_place(size_t step)
     return step * sizeof(float) % 4096 == 0 && LS_TILE_ROWS > 8 ? 8 : LS_TILE_ROWS;
 }
 
+/* `rows` of a tile of a C with so many columns, or more of them: a narrow tile loads as many
+ * numbers as it multiplies words, and the word of B besides; the more rows, the smaller its
+ * part. */
+static inline int ls_rows_if_narrow(int rows, size_t columns)
+{
+    return columns <= LS_LANES && rows == LS_TILE_ROWS ? LS_NARROW_ROWS : rows;
+}
+
 void LS_HOST(product)(ls_pool *pool, const ls_product *product);
 
 /* How a matrix of tiles is cut into tasks: row_parts x column_parts. */
