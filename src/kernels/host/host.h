@@ -13,6 +13,8 @@
  *   ls_vec_load_part(p, n)  ls_vec_store_part(p, v, n)   the first n lanes, 0 <= n <= LS_LANES;
  *                                   memory after them is not touched, lanes after them are +0
  *   ls_vec_fma(a, b, c)             a * b + c, rounded once
+ *   ls_vec_fma_from(p, b, c)        *p * b + c, the float taken from memory for this alone where
+ *                                   that is one instruction
  *   ls_vec_add(a, b)  ls_vec_mul(a, b)   a + b, a * b
  *   ls_vec_relu(v)                  v <= 0 ? 0 : v, so a NaN passes
  *   ls_mask                         yes or no for every lane

@@ -44,6 +44,11 @@ static inline void ls_vec_store_part(float *p, ls_vec v, size_t n)
 }
 
 static inline ls_vec ls_vec_fma(ls_vec a, ls_vec b, ls_vec c) { return _mm256_fmadd_ps(a, b, c); }
+static inline ls_vec ls_vec_fma_from(const float *a, ls_vec b, ls_vec c)
+{
+    return ls_vec_fma(ls_vec_set(*a), b, c);
+}
+
 static inline ls_vec ls_vec_add(ls_vec a, ls_vec b) { return _mm256_add_ps(a, b); }
 static inline ls_vec ls_vec_sub(ls_vec a, ls_vec b) { return _mm256_sub_ps(a, b); }
 static inline ls_vec ls_vec_mul(ls_vec a, ls_vec b) { return _mm256_mul_ps(a, b); }

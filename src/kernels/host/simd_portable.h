@@ -99,6 +99,11 @@ static inline ls_vec ls_vec_fma(ls_vec a, ls_vec b, ls_vec c)
 
 #endif
 
+static inline ls_vec ls_vec_fma_from(const float *a, ls_vec b, ls_vec c)
+{
+    return ls_vec_fma(ls_vec_set(*a), b, c);
+}
+
 static inline ls_vec ls_vec_add(ls_vec a, ls_vec b) { return a + b; }
 static inline ls_vec ls_vec_sub(ls_vec a, ls_vec b) { return a - b; }
 static inline ls_vec ls_vec_mul(ls_vec a, ls_vec b) { return a * b; }

@@ -10,13 +10,22 @@
  * that lie past the last column are computed and never stored.
  *
  * The function below is expanded for every number of rows and words, so that a narrow or low tile
- * does no work for rows it does not have; the compiler unrolls the loops over constants. A row's
- * address would need a register of its own for each of up to 16 rows; three rows share one pointer
- * instead, p, p + step, p + 2 step being address modes of x86.
+ * does no work for rows it does not have; the compiler unrolls the loops over constants. Rows of A
+ * that lie along k would need a register each for their addresses; two share a pointer instead,
+ * three in a narrow tile, p, p + step, p + 2 step being address modes of x86. Rows that lie across
+ * it are neighbours, all of them near one pointer.
+ *
+ * What a multiply-add costs beside itself is instructions, where another program runs on the
+ * core's other half and takes every second turn to decode them: of a tile of 14 x 2 words 53 for 28
+ * multiply-adds reach 0.57 of the peak, 46 0.63. (Where the core is its own, both reach 0.98.)
  */
 #include "kernels/host/tile.h"
 
-enum { ROWS_PER_POINTER = 3 };
+enum {
+    ROWS_OF_POINTER = 2,
+    ROWS_OF_POINTER_NARROW = 3,
+    POINTERS_MAX = LS_NARROW_ROWS / ROWS_OF_POINTER,
+};
 
 /* Steps of k by which A is fetched ahead, where its terms are not neighbours. A weight gradient
  * walks down columns of dy, of which a tile reads one line per row; the processor's own
@@ -53,51 +62,81 @@ typedef enum { FETCH_NOTHING, FETCH_NEXT, FETCH_LINES, FETCH_AHEAD } fetching;
 /* A share of more is cut short: so many loads that wait would hold up those of the run. */
 enum { LINE_BYTES = 64, SHARE_BYTES = 32 * LINE_BYTES };
 
-/* The terms of one run, for the rows [first, last) of `acc`. a_step is the tile's, which may be
- * known to be 1. `next` is where the fetching for a later tile has come to. */
-LS_ALWAYS_INLINE void tile_run(described *t, const ls_tile_run *run, ls_vec acc[][LS_TILE_VECTORS],
-                               int first, int last, int vectors, size_t a_step, fetching fetch,
-                               uintptr_t *next)
+/* One k: the words of b[k], and a float of every row: row i's is i % each rows of A from pointer
+ * i / each. Every second one is multiplied straight from memory, which spares an instruction, and
+ * costs a second load: there is room for so many. */
+LS_ALWAYS_INLINE void tile_term(const float *const *a, size_t row_step, int each, const float *b,
+                                ls_vec acc[][LS_TILE_VECTORS], int rows, int vectors)
 {
-    if (first >= last) return; /* never: a constant that spares the compiler a loop of no rows */
+    ls_vec word[LS_TILE_VECTORS];
+#pragma GCC unroll 16
+    for (int v = 0; v < vectors; v++) word[v] = ls_vec_load(b + v * LS_LANES);
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; i++) {
+        const float *x = a[i / each] + (size_t)(i % each) * row_step;
+        if (i % 2 == 0) {
+#pragma GCC unroll 16
+            for (int v = 0; v < vectors; v++) acc[i][v] = ls_vec_fma_from(x, word[v], acc[i][v]);
+        } else {
+            const ls_vec all = ls_vec_set(*x);
+#pragma GCC unroll 16
+            for (int v = 0; v < vectors; v++) acc[i][v] = ls_vec_fma(all, word[v], acc[i][v]);
+        }
+    }
+}
+
+/* The terms of one run, for `rows` rows of `acc`, where A's rows lie along k. `next` is where the
+ * fetching for a later tile has come to. */
+LS_ALWAYS_INLINE void tile_run_along(described *t, const ls_tile_run *run,
+                                     ls_vec acc[][LS_TILE_VECTORS], int rows, int vectors,
+                                     fetching fetch, uintptr_t *next)
+{
+    const int each = vectors > 1 ? ROWS_OF_POINTER : ROWS_OF_POINTER_NARROW;
     const size_t row_step = t->a_row_step, b_step = t->b_step;
     const size_t next_step = fetch == FETCH_NEXT ? t->next_step : 0;
     const float *from = t->a + (t->a_from + run->a);
-    const float *a[(LS_NARROW_ROWS + ROWS_PER_POINTER - 1) / ROWS_PER_POINTER];
+    const float *a[POINTERS_MAX];
 #pragma GCC unroll 16
-    for (int i = 0; i < last - first; i += ROWS_PER_POINTER) {
-        a[i / ROWS_PER_POINTER] = from + (size_t)i * row_step;
-    }
+    for (int i = 0; i < rows; i += each) a[i / each] = from + (size_t)i * row_step;
     const float *b = t->b + run->b;
     for (size_t k = run->depth; k > 0; k--) {
-        ls_vec word[LS_TILE_VECTORS];
-#pragma GCC unroll 16
-        for (int v = 0; v < vectors; v++) word[v] = ls_vec_load(b + v * LS_LANES);
-        /* Addresses, not pointers: they may lie past the matrix, and then nothing happens. */
+        /* An address, not a pointer: it may lie past the matrix, and then nothing happens. */
         if (fetch == FETCH_NEXT) {
             __builtin_prefetch((const void *)*next);
             *next += next_step;
-        } else if (fetch == FETCH_AHEAD) {
-            const uintptr_t low = (uintptr_t)a[(last - first - 1) / ROWS_PER_POINTER];
-            __builtin_prefetch((const void *)(low + AHEAD * sizeof(float) * a_step));
         }
+        tile_term(a, row_step, each, b, acc, rows, vectors);
 #pragma GCC unroll 16
-        for (int i = 0; i < last - first; i++) {
-            const ls_vec x = ls_vec_set(
-                a[i / ROWS_PER_POINTER][(size_t)(i % ROWS_PER_POINTER) * row_step]);
-#pragma GCC unroll 16
-            for (int v = 0; v < vectors; v++) {
-                acc[first + i][v] = ls_vec_fma(x, word[v], acc[first + i][v]);
-            }
-        }
-#pragma GCC unroll 16
-        for (int i = 0; i < last - first; i += ROWS_PER_POINTER) a[i / ROWS_PER_POINTER] += a_step;
+        for (int i = 0; i < rows; i += each) a[i / each]++;
         b += b_step;
     }
 }
 
+/* The same where they lie across it, side by side: one pointer is enough. */
+LS_ALWAYS_INLINE void tile_run_across(described *t, const ls_tile_run *run,
+                                      ls_vec acc[][LS_TILE_VECTORS], int rows, int vectors)
+{
+    const size_t a_step = t->a_step, b_step = t->b_step;
+    const float *a = t->a + (t->a_from + run->a), *b = t->b + run->b;
+    for (size_t k = run->depth; k > 0; k--) {
+        const uintptr_t last = (uintptr_t)(a + (rows - 1));
+        __builtin_prefetch((const void *)(last + AHEAD * sizeof(float) * a_step));
+        tile_term(&a, 1, LS_NARROW_ROWS, b, acc, rows, vectors);
+        a += a_step;
+        b += b_step;
+    }
+}
+
+LS_ALWAYS_INLINE void tile_run(described *t, const ls_tile_run *run, ls_vec acc[][LS_TILE_VECTORS],
+                               int rows, int vectors, fetching fetch, uintptr_t *next)
+{
+    if (rows == 0) return; /* never: a constant that spares the compiler a loop of no rows */
+    if (fetch == FETCH_AHEAD) tile_run_across(t, run, acc, rows, vectors);
+    else tile_run_along(t, run, acc, rows, vectors, fetch, next);
+}
+
 LS_ALWAYS_INLINE void tile_runs(described *t, ls_vec acc[][LS_TILE_VECTORS], int rows, int vectors,
-                                size_t a_step, fetching fetch)
+                                fetching fetch)
 {
     const ls_tile_run *run = t->run, *end = run + t->runs;
     uintptr_t next = t->next;
@@ -108,11 +147,11 @@ LS_ALWAYS_INLINE void tile_runs(described *t, ls_vec acc[][LS_TILE_VECTORS], int
             for (; next < stop; next += LINE_BYTES) __builtin_prefetch((const void *)next);
         }
         if (run->rows == LS_RUN_ALL) {
-            tile_run(t, run, acc, 0, rows, vectors, a_step, fetch, &next);
+            tile_run(t, run, acc, rows, vectors, fetch, &next);
         } else if (run->rows == LS_RUN_NOT_FIRST) {
-            tile_run(t, run, acc, 1, rows, vectors, a_step, fetch, &next);
+            tile_run(t, run, acc + 1, rows - 1, vectors, fetch, &next);
         } else {
-            tile_run(t, run, acc, 0, rows - 1, vectors, a_step, fetch, &next);
+            tile_run(t, run, acc, rows - 1, vectors, fetch, &next);
         }
     }
 }
@@ -120,11 +159,10 @@ LS_ALWAYS_INLINE void tile_runs(described *t, ls_vec acc[][LS_TILE_VECTORS], int
 LS_ALWAYS_INLINE void tile_multiply(described *t, ls_vec acc[][LS_TILE_VECTORS], int rows,
                                     int vectors)
 {
-    const size_t a_step = t->a_step;
     const fetching next = vectors > 1 ? FETCH_NEXT : FETCH_LINES;
-    if (a_step != 1) tile_runs(t, acc, rows, vectors, a_step, FETCH_AHEAD);
-    else if (t->next != 0) tile_runs(t, acc, rows, vectors, 1, next);
-    else tile_runs(t, acc, rows, vectors, 1, FETCH_NOTHING);
+    if (t->a_step != 1) tile_runs(t, acc, rows, vectors, FETCH_AHEAD);
+    else if (t->next != 0) tile_runs(t, acc, rows, vectors, next);
+    else tile_runs(t, acc, rows, vectors, FETCH_NOTHING);
 }
 
 /* acc = m + acc, of a matrix m. */

@@ -46,7 +46,7 @@ typedef struct {
     size_t runs;
     const float *a;
     size_t a_from;             /* the place in `a` from which runs count; the sum may wrap around */
-    size_t a_row_step, a_step;
+    size_t a_row_step, a_step; /* one of the two is 1 */
     uintptr_t next;            /* not 0 (then a_step is 1): an address, perhaps past the matrix,
                                 * from which a later tile reads its A: this one asks for it
                                 * meanwhile, */
