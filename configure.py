@@ -59,9 +59,12 @@ warnings = -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -W
 # No contraction, no reassociation: floating point is part of the contract (docs/numerics.md 1.5).
 numerics = -ffp-contract=off -fno-math-errno -fno-trapping-math
 cflags   = -std=c11 -D_POSIX_C_SOURCE=200809L -Isrc -pthread $warnings $numerics
+# prfchw: a line that is asked for to be written comes as this core's own. Without it the compiler
+# asks as for reading, and where another core has the line too, the store waits for that one's word.
+# CPUs with AVX2 know the instruction, or do nothing.
 isa_portable =
-isa_avx2     = -mavx2 -mfma
-isa_avx512   = -mavx512f -mavx512dq -mavx512vl -mavx512bw -mavx2 -mfma
+isa_avx2     = -mavx2 -mfma -mprfchw
+isa_avx512   = -mavx512f -mavx512dq -mavx512vl -mavx512bw -mavx2 -mfma -mprfchw
 cflags_host  = -O3 -g $werror
 # Instrumented code confuses gcc's -Wmaybe-uninitialized; the host preset has it.
 cflags_sanitizer = -g -fno-omit-frame-pointer -Werror -Wno-maybe-uninitialized
