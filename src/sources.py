@@ -227,6 +227,7 @@ GPU_SOURCES = {
     "cuda": """
         device/cuda
         device/cuda_context
+        device/cuda_copy
         device/cuda_driver
         device/cuda_facts
         device/cuda_marks

@@ -4,10 +4,7 @@
  * device.h's promises map onto the driver's one to one; what this file adds is what the driver does
  * not check or does differently:
  *
- *   host copies      asynchronous from pinned memory only: other memory the driver would copy at
- *                    the call (to the device) or after waiting for the device (from it). Refused.
- *   peer copies      go through the host without a word where access is not enabled. Refused: what
- *                    is to be staged is staged by a link, where it can be seen.
+ *   copies           that the driver would make otherwise than asked are refused (cuda_copy.h).
  *   polling          cuStreamQuery and cuEventQuery, whose NOT_READY is no error. Nothing waits in
  *                    the driver: a wait that cannot end must end at our deadline.
  *   streams          NON_BLOCKING: they do not wait for the legacy stream, which is never used.
@@ -34,6 +31,7 @@
 #include <sys/resource.h>
 
 #include "device/cuda_context.h"
+#include "device/cuda_copy.h"
 #include "device/cuda_driver.h"
 #include "device/cuda_marks.h"
 
@@ -63,13 +61,6 @@ static ls_status enqueued(const ls_stream *stream)
     return ls_cuda_marks_pass(context_of(&gpu->device), &gpu->marks, ls_cuda_stream_of(stream));
 }
 
-/* A device address as the driver takes it. */
-static CUdeviceptr address_of(const void *memory) { return (CUdeviceptr)(uintptr_t)memory; }
-
-/* Call the driver on a context. */
-#define CALL(context, slot, arguments, ...)                                                       \
-    LS_CUDA((context)->driver, (context)->name, slot, arguments, __VA_ARGS__)
-
 /* -- memory ------------------------------------------------------------------------------------ */
 
 static ls_status memory_alloc(ls_device *device, size_t bytes, void **out)
@@ -77,9 +68,9 @@ static ls_status memory_alloc(ls_device *device, size_t bytes, void **out)
     ls_cuda_context *context = context_of(device);
     CUdeviceptr address = 0;
     LS_TRY(ls_cuda_context_enter(context));
-    LS_TRY(CALL(context, mem_alloc, (&address, bytes > 0 ? bytes : 1),
-                "allocating %zu bytes, with %zu in use here", bytes,
-                atomic_load(&device->allocated_bytes)));
+    LS_TRY(LS_CUDA_ON(context, mem_alloc, (&address, bytes > 0 ? bytes : 1),
+                      "allocating %zu bytes, with %zu in use here", bytes,
+                      atomic_load(&device->allocated_bytes)));
     assert(address % ALIGN_BYTES == 0); /* the driver's promise, and more than device.h's */
     void *memory = (void *)(uintptr_t)address;
     const ls_status status = ls_cuda_memory_add(context, memory, bytes, false);
@@ -93,7 +84,7 @@ static void memory_release(ls_device *device, void *memory)
     ls_cuda_context *context = context_of(device);
     ls_cuda_memory_remove(memory);
     if (ls_cuda_context_enter(context) == LS_OK)
-        (void)context->driver->mem_free(address_of(memory));
+        (void)context->driver->mem_free(ls_cuda_address(memory));
 }
 
 static ls_status room(ls_device *device, size_t *bytes)
@@ -101,7 +92,7 @@ static ls_status room(ls_device *device, size_t *bytes)
     ls_cuda_context *context = context_of(device);
     size_t total = 0;
     LS_TRY(ls_cuda_context_enter(context));
-    return CALL(context, mem_info, (bytes, &total), "asking for the memory that is free");
+    return LS_CUDA_ON(context, mem_info, (bytes, &total), "asking for the memory that is free");
 }
 
 /* What the system lets a process pin, as `ulimit -l` tells it; containers often set it low. */
@@ -122,12 +113,12 @@ static ls_status pinned_alloc(ls_device *device, size_t bytes, void **out)
     char limit[40];
     pinned_limit(limit, sizeof limit);
     LS_TRY(ls_cuda_context_enter(context));
-    LS_TRY(CALL(context, mem_host_alloc,
-                (&memory, bytes > 0 ? bytes : 1,
-                 CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP),
-                "allocating %zu bytes of pinned host memory, with %zu pinned by this program "
-                "(ulimit -l: %s; a smaller --bucket or --global-batch needs less)", bytes,
-                ls_cuda_pinned_bytes(), limit));
+    LS_TRY(LS_CUDA_ON(context, mem_host_alloc,
+                      (&memory, bytes > 0 ? bytes : 1,
+                       CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP),
+                      "allocating %zu bytes of pinned host memory, with %zu pinned by this program "
+                      "(ulimit -l: %s; a smaller --bucket or --global-batch needs less)", bytes,
+                      ls_cuda_pinned_bytes(), limit));
     const ls_status status = ls_cuda_memory_add(context, memory, bytes, true);
     if (status != LS_OK) (void)context->driver->mem_free_host(memory);
     else *out = memory;
@@ -149,11 +140,11 @@ static ls_status stream_open(ls_device *device, ls_stream *stream)
     LS_TRY(ls_cuda_context_enter(context));
     cuda_stream *s = calloc(1, sizeof *s);
     if (s == NULL) return ls_fail(LS_ERR_MEMORY, "%s: no memory for a stream", device->name);
-    ls_status status = CALL(context, stream_create, (&s->handle, CU_STREAM_NON_BLOCKING, 0),
-                            "making a stream");
+    ls_status status = LS_CUDA_ON(context, stream_create, (&s->handle, CU_STREAM_NON_BLOCKING, 0),
+                                  "making a stream");
     if (status == LS_OK) {
-        status = CALL(context, mem_alloc, (&s->workspace, LS_CUDA_WORKSPACE_BYTES),
-                      "allocating a stream's workspace of %d bytes", LS_CUDA_WORKSPACE_BYTES);
+        status = LS_CUDA_ON(context, mem_alloc, (&s->workspace, LS_CUDA_WORKSPACE_BYTES),
+                            "allocating a stream's workspace of %d bytes", LS_CUDA_WORKSPACE_BYTES);
         if (status == LS_OK) {
             stream->implementation = s;
             return LS_OK;
@@ -194,9 +185,9 @@ static ls_status stream_wait(ls_stream *stream, ls_event *event)
         return ls_fail(LS_ERR_DEVICE, "a stream of %s cannot wait for an event of %s",
                        stream->device->name, event->device->name);
     LS_TRY(ls_cuda_context_enter(context));
-    return CALL(context, stream_wait_event,
-                (ls_cuda_stream_of(stream), event->implementation, 0),
-                "letting a stream wait for an event of %s", event->device->name);
+    return LS_CUDA_ON(context, stream_wait_event,
+                      (ls_cuda_stream_of(stream), event->implementation, 0),
+                      "letting a stream wait for an event of %s", event->device->name);
 }
 
 static ls_status event_open(ls_device *device, ls_event *event)
@@ -204,7 +195,8 @@ static ls_status event_open(ls_device *device, ls_event *event)
     ls_cuda_context *context = context_of(device);
     CUevent handle = NULL;
     LS_TRY(ls_cuda_context_enter(context));
-    LS_TRY(CALL(context, event_create, (&handle, CU_EVENT_DISABLE_TIMING), "making an event"));
+    LS_TRY(LS_CUDA_ON(context, event_create, (&handle, CU_EVENT_DISABLE_TIMING),
+                      "making an event"));
     event->implementation = handle;
     return LS_OK;
 }
@@ -220,8 +212,8 @@ static ls_status event_record(ls_event *event, ls_stream *stream)
 {
     ls_cuda_context *context = context_of(stream->device);
     LS_TRY(ls_cuda_context_enter(context));
-    return CALL(context, event_record, (event->implementation, ls_cuda_stream_of(stream)),
-                "recording an event");
+    return LS_CUDA_ON(context, event_record, (event->implementation, ls_cuda_stream_of(stream)),
+                      "recording an event");
 }
 
 static ls_status event_poll(ls_event *event, bool *complete)
@@ -238,106 +230,20 @@ static ls_status event_poll(ls_event *event, bool *complete)
 
 /* -- copies ------------------------------------------------------------------------------------ */
 
-static const char *name_of_owner(const void *memory, size_t bytes)
-{
-    const ls_cuda_context *owner = ls_cuda_memory_owner(memory, bytes, false);
-    return owner != NULL ? owner->name : "no open GPU";
-}
-
-/* Fail unless [memory, memory + bytes) is memory of `context`. */
-static ls_status check_own(const ls_cuda_context *context, const void *memory, size_t bytes,
-                           const char *doing)
-{
-    if (ls_cuda_memory_owner(memory, bytes, false) == context) return LS_OK;
-    return ls_fail(LS_ERR_DEVICE, "%s: %s %zu bytes: %p is memory of %s", context->name, doing,
-                   bytes, memory, name_of_owner(memory, bytes));
-}
-
-static ls_status check_pinned(const ls_cuda_context *context, const void *memory, size_t bytes,
-                              const char *doing)
-{
-    if (ls_cuda_memory_owner(memory, bytes, true) != NULL) return LS_OK;
-    return ls_fail(LS_ERR_DEVICE, "%s: %s %zu bytes: the host memory is not pinned",
-                   context->name, doing, bytes);
-}
-
-static ls_status copy_to_device(ls_cuda_context *context, CUstream stream, void *to,
-                                const void *from, size_t bytes)
-{
-    LS_TRY(check_own(context, to, bytes, "copying to the device"));
-    LS_TRY(check_pinned(context, from, bytes, "copying to the device"));
-    return CALL(context, memcpy_h_to_d, (address_of(to), from, bytes, stream),
-                "copying %zu bytes to the device", bytes);
-}
-
-static ls_status copy_to_host(ls_cuda_context *context, CUstream stream, void *to,
-                              const void *from, size_t bytes)
-{
-    LS_TRY(check_own(context, from, bytes, "copying to the host"));
-    LS_TRY(check_pinned(context, to, bytes, "copying to the host"));
-    return CALL(context, memcpy_d_to_h, (to, address_of(from), bytes, stream),
-                "copying %zu bytes to the host", bytes);
-}
-
-static ls_status copy_within(ls_cuda_context *context, CUstream stream, void *to,
-                             const void *from, size_t bytes)
-{
-    LS_TRY(check_own(context, from, bytes, "copying within the device"));
-    LS_TRY(check_own(context, to, bytes, "copying within the device"));
-    return CALL(context, memcpy_d_to_d, (address_of(to), address_of(from), bytes, stream),
-                "copying %zu bytes within the device", bytes);
-}
-
-static ls_status copy_peer(ls_cuda_context *context, CUstream stream, void *to, const void *from,
-                           size_t bytes)
-{
-    ls_cuda_context *owner = ls_cuda_memory_owner(to, bytes, false);
-    if (owner == context) return copy_within(context, stream, to, from, bytes);
-    LS_TRY(check_own(context, from, bytes, "copying from the device"));
-    if (owner == NULL)
-        return ls_fail(LS_ERR_DEVICE, "%s: copying %zu bytes: %p is memory of no open GPU",
-                       context->name, bytes, to);
-    if (!atomic_load(&context->reaches[owner->ordinal]))
-        return ls_fail(LS_ERR_DEVICE, "%s: copying %zu bytes to %s: access is not enabled",
-                       context->name, bytes, owner->name);
-    return CALL(context, memcpy_peer,
-                (address_of(to), owner->handle, address_of(from), context->handle, bytes, stream),
-                "copying %zu bytes to %s", bytes, owner->name);
-}
-
-static ls_status copy_bytes(ls_cuda_context *context, CUstream stream, void *to, const void *from,
-                            size_t bytes, ls_copy_direction direction)
-{
-    switch (direction) {
-    case LS_COPY_TO_DEVICE: return copy_to_device(context, stream, to, from, bytes);
-    case LS_COPY_TO_HOST: return copy_to_host(context, stream, to, from, bytes);
-    case LS_COPY_WITHIN: return copy_within(context, stream, to, from, bytes);
-    case LS_COPY_PEER: break;
-    }
-    return copy_peer(context, stream, to, from, bytes);
-}
-
 static ls_status copy(ls_stream *stream, void *to, const void *from, size_t bytes,
                       ls_copy_direction direction)
 {
     ls_cuda_context *context = context_of(stream->device);
     LS_TRY(ls_cuda_context_enter(context));
-    LS_TRY(copy_bytes(context, ls_cuda_stream_of(stream), to, from, bytes, direction));
+    LS_TRY(ls_cuda_copy(context, ls_cuda_stream_of(stream), to, from, bytes, direction));
     return enqueued(stream);
 }
 
-/* Four bytes at a time where address and count allow it. */
 static ls_status fill(ls_stream *stream, void *to, unsigned char value, size_t bytes)
 {
     ls_cuda_context *context = context_of(stream->device);
     LS_TRY(ls_cuda_context_enter(context));
-    LS_TRY(check_own(context, to, bytes, "filling"));
-    if (((uintptr_t)to | bytes) % 4 == 0)
-        return CALL(context, memset_d32,
-                    (address_of(to), value * 0x01010101u, bytes / 4, ls_cuda_stream_of(stream)),
-                    "filling %zu bytes", bytes);
-    return CALL(context, memset_d8, (address_of(to), value, bytes, ls_cuda_stream_of(stream)),
-                "filling %zu bytes", bytes);
+    return ls_cuda_fill(context, ls_cuda_stream_of(stream), to, value, bytes);
 }
 
 /* -- devices ----------------------------------------------------------------------------------- */
@@ -386,8 +292,8 @@ static const ls_device_ops cuda_ops = {
 static ls_status open_on(ls_cuda_context *context, atomic_ulong *progress, ls_device **out)
 {
     char model[72] = "";
-    LS_TRY(CALL(context, device_name, (model, (int)sizeof model, context->device),
-                "asking for the GPU's name"));
+    LS_TRY(LS_CUDA_ON(context, device_name, (model, (int)sizeof model, context->device),
+                      "asking for the GPU's name"));
     cuda_device *gpu = malloc(sizeof *gpu);
     if (gpu == NULL)
         return ls_fail(LS_ERR_MEMORY, "%s: %zu bytes asked", context->name, sizeof *gpu);
@@ -435,11 +341,11 @@ ls_status ls_cuda_launch(ls_stream *stream, const ls_cuda_launch_args *launch)
     void *argument = NULL;
     memcpy(&argument, &launch->params, sizeof argument);
     LS_TRY(ls_cuda_context_enter(context));
-    LS_TRY(CALL(context, launch,
-                (function, grid[0], grid[1], grid[2], launch->block, 1, 1, 0,
-                 ls_cuda_stream_of(stream), &argument, NULL),
-                "launching %s, %u x %u x %u blocks of %u threads", launch->kernel, grid[0],
-                grid[1], grid[2], launch->block));
+    LS_TRY(LS_CUDA_ON(context, launch,
+                      (function, grid[0], grid[1], grid[2], launch->block, 1, 1, 0,
+                       ls_cuda_stream_of(stream), &argument, NULL),
+                      "launching %s, %u x %u x %u blocks of %u threads", launch->kernel, grid[0],
+                      grid[1], grid[2], launch->block));
     return enqueued(stream);
 }
 

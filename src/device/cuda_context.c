@@ -48,8 +48,8 @@ static struct {
 
 static ls_status attribute(const ls_cuda_context *context, CUdevice_attribute which, int *out)
 {
-    return LS_CUDA(context->driver, context->name, device_attribute,
-                   (out, which, context->device), "asking for attribute %d", (int)which);
+    return LS_CUDA_ON(context, device_attribute,
+                      (out, which, context->device), "asking for attribute %d", (int)which);
 }
 
 /* Everything that needs the context to be current. */
@@ -134,8 +134,8 @@ void ls_cuda_context_release(ls_cuda_context *context)
 
 ls_status ls_cuda_context_enter(const ls_cuda_context *context)
 {
-    return LS_CUDA(context->driver, context->name, ctx_set_current, (context->handle),
-                   "making the GPU this thread's");
+    return LS_CUDA_ON(context, ctx_set_current, (context->handle),
+                      "making the GPU this thread's");
 }
 
 static ls_status find_functions(const ls_cuda_context *context, const char *const *name, int count,

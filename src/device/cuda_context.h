@@ -15,6 +15,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "device/cuda_driver.h"
 #include "device/cuda_module.h"
@@ -79,5 +80,15 @@ ls_cuda_context *ls_cuda_memory_owner(const void *memory, size_t bytes, bool pin
 
 /* Bytes of host memory that are pinned now, by all contexts of this process. */
 size_t ls_cuda_pinned_bytes(void);
+
+/* LS_CUDA for the driver of a context, whose name stands in the failure. */
+#define LS_CUDA_ON(context, slot, arguments, ...)                                                 \
+    LS_CUDA((context)->driver, (context)->name, slot, arguments, __VA_ARGS__)
+
+/* A device address as the driver takes it. */
+static inline CUdeviceptr ls_cuda_address(const void *memory)
+{
+    return (CUdeviceptr)(uintptr_t)memory;
+}
 
 #endif

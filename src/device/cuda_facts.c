@@ -100,8 +100,8 @@ ls_status ls_cuda_used_bytes(ls_device *device, size_t *out)
     size_t unused = 0, total = 0;
     *out = 0;
     LS_TRY(ls_cuda_context_enter(context));
-    LS_TRY(LS_CUDA(context->driver, context->name, mem_info, (&unused, &total),
-                   "asking for the memory in use"));
+    LS_TRY(LS_CUDA_ON(context, mem_info, (&unused, &total),
+                      "asking for the memory in use"));
     *out = total - unused;
     return LS_OK;
 }

@@ -28,8 +28,8 @@ ls_status ls_cuda_marks_open(const ls_cuda_context *context, ls_cuda_marks *mark
     LS_TRY(ls_cuda_context_enter(context));
     for (int i = 0; i < LS_CUDA_MARKS; i++) {
         const ls_status status =
-            LS_CUDA(context->driver, context->name, event_create,
-                    (&marks->event[i], CU_EVENT_DISABLE_TIMING), "making an event");
+            LS_CUDA_ON(context, event_create,
+                       (&marks->event[i], CU_EVENT_DISABLE_TIMING), "making an event");
         if (status == LS_OK) continue;
         while (i-- > 0) (void)context->driver->event_destroy(marks->event[i]);
         return status;
@@ -87,8 +87,8 @@ ls_status ls_cuda_marks_pass(const ls_cuda_context *context, ls_cuda_marks *mark
 {
     if (++marks->since < marks->stride) return LS_OK;
     if (marks->count == LS_CUDA_MARKS) make_room(context, marks);
-    LS_TRY(LS_CUDA(context->driver, context->name, event_record,
-                   (marks->event[marks->count], stream), "marking how far a stream has come"));
+    LS_TRY(LS_CUDA_ON(context, event_record,
+                      (marks->event[marks->count], stream), "marking how far a stream has come"));
     marks->count++;
     marks->since = 0;
     return LS_OK;

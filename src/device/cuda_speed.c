@@ -49,8 +49,8 @@ static ls_status copy_once(const timer *t, const ls_cuda_course *course, size_t 
 static ls_status record(const timer *t, CUevent event)
 {
     LS_TRY(ls_cuda_context_enter(t->context));
-    return LS_CUDA(t->context->driver, t->context->name, event_record,
-                   (event, ls_cuda_stream_of(t->stream)), "recording a time");
+    return LS_CUDA_ON(t->context, event_record,
+                      (event, ls_cuda_stream_of(t->stream)), "recording a time");
 }
 
 /* Microseconds of one of `copies` copies in a row. */
@@ -62,8 +62,8 @@ static ls_status sample(const timer *t, const ls_cuda_course *course, size_t byt
     for (int i = 0; i < copies; i++) LS_TRY(copy_once(t, course, bytes));
     LS_TRY(record(t, t->end));
     LS_TRY(ls_cuda_probe_settle(t->stream));
-    LS_TRY(LS_CUDA(t->context->driver, t->context->name, event_elapsed_time,
-                   (&ms, t->begin, t->end), "asking how long copies took"));
+    LS_TRY(LS_CUDA_ON(t->context, event_elapsed_time,
+                      (&ms, t->begin, t->end), "asking how long copies took"));
     *us = (double)ms * 1000 / copies;
     return LS_OK;
 }
@@ -103,11 +103,11 @@ ls_status ls_cuda_speed_measure(ls_stream *stream, const ls_cuda_course *course,
     timer t = { .context = stream->device->implementation, .stream = stream };
     *out = (ls_cuda_speed){ 0 };
     LS_TRY(ls_cuda_context_enter(t.context));
-    ls_status status = LS_CUDA(t.context->driver, t.context->name, event_create,
-                               (&t.begin, CU_EVENT_DEFAULT), "making an event that tells times");
+    ls_status status = LS_CUDA_ON(t.context, event_create,
+                                  (&t.begin, CU_EVENT_DEFAULT), "making an event that tells times");
     if (status == LS_OK)
-        status = LS_CUDA(t.context->driver, t.context->name, event_create,
-                         (&t.end, CU_EVENT_DEFAULT), "making an event that tells times");
+        status = LS_CUDA_ON(t.context, event_create,
+                            (&t.end, CU_EVENT_DEFAULT), "making an event that tells times");
     if (status == LS_OK) status = measure(&t, course, out);
     if (t.end != NULL) (void)t.context->driver->event_destroy(t.end);
     if (t.begin != NULL) (void)t.context->driver->event_destroy(t.begin);
