@@ -209,6 +209,7 @@ HOST_KERNELS = """
     table
     tensors
     tile
+    update
     weight_gradient
     weight_plan
     weight_slice

@@ -44,13 +44,25 @@ typedef struct {
     ls_digest_pairs pair, high, pair_sums, high_sums;
 } ls_digest_rows;
 
-static inline void ls_digest_add_row(ls_digest_rows *rows, const float *x)
+static inline void ls_digest_add_words(ls_digest_rows *rows, ls_digest_pairs row)
 {
-    const ls_digest_pairs row = (ls_digest_pairs)ls_digest_row(x);
     rows->pair += row;
     rows->high += row >> 32;
     rows->pair_sums += rows->pair;
     rows->high_sums += rows->high;
+}
+
+static inline void ls_digest_add_row(ls_digest_rows *rows, const float *x)
+{
+    ls_digest_add_words(rows, (ls_digest_pairs)ls_digest_row(x));
+}
+
+/* The same for a row without a NaN. */
+static inline void ls_digest_add_number_row(ls_digest_rows *rows, const float *x)
+{
+    ls_digest_pairs row;
+    memcpy(&row, x, sizeof row);
+    ls_digest_add_words(rows, row);
 }
 
 /* What rows add to a digest whose last element is `end` - 1. */
