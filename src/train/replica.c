@@ -247,9 +247,11 @@ ls_status ls_replica_load(ls_replica *replica, const ls_batch *batch)
     const ls_replica_config *config = r->config;
     const size_t n = batch->samples;
     const size_t sample_bytes = ls_dataset_raw_bytes(config->data);
-    ls_fold_plan_init(&r->plan, config->shard_count, config->world_size, r->rank,
-                      config->accumulate, batch->batch_samples);
-    r->batch_samples = batch->batch_samples;
+    if (r->batch_samples != batch->batch_samples) { /* a plan takes some microseconds */
+        ls_fold_plan_init(&r->plan, config->shard_count, config->world_size, r->rank,
+                          config->accumulate, batch->batch_samples);
+        r->batch_samples = batch->batch_samples;
+    }
     LS_TRY(ls_copy_to_device(&r->compute, ls_replica_samples(r), batch->x, n * sample_bytes));
     LS_TRY(ls_copy_to_device(&r->compute, r->index, batch->index, n * sizeof(uint32_t)));
     if (batch->label)

@@ -6,13 +6,16 @@
  * last squares them into the 64 double lanes of the flat sum; memory is read and written once, and
  * asked for 2 KiB ahead. (The optimizers' pass is in update.c.)
  *
- * A task is `group` blocks of a tensor, a power of two, counted from its start: a node of the
- * tensor's tree of blocks (the last one may be smaller, and is a node as well). Tasks leave their
- * sums in the scratch memory of the calling thread, which none of them uses otherwise; the caller
- * folds each tensor's by the tree. So neither the group nor the number of threads shows.
+ * A part is `group` blocks of a tensor, a power of two, counted from its start: a node of the
+ * tensor's tree of blocks (the last one may be smaller, and is a node as well). A task is the parts
+ * that begin in its span of all tensors' elements, so threads have equally many of these. Tasks
+ * leave their parts' sums in the scratch memory of the calling thread, which none of them uses
+ * otherwise; the caller folds each tensor's by the tree. So neither the group nor the number of
+ * threads shows.
  *
  *     tensor 0: |block|block|block|block|block|bl    tensor 1: |block|
- *     group 2:  |   task 0  |   task 1  |  task 2|             | task 3
+ *     group 2:  |   part 0  |   part 1  |  part 2|             | part 3
+ *     spans:    |       task 0       |       task 1       |      task 2      |
  */
 #include <string.h>
 
@@ -21,49 +24,66 @@
 #include "kernels/host/lanes.h"
 #include "sizes.h"
 
-enum { RUN = 512, GROUP = 2, WORDS_AT_ONCE = 8 };
+enum { RUN = 512, SPAN = 8192, WORDS_AT_ONCE = 8 };
 
 /* -- a pass ------------------------------------------------------------------------------------ */
 
 typedef struct {
     const ls_arena_pass *pass;
-    size_t group;         /* blocks of a task */
-    ls_arena_part *parts; /* [tasks] */
+    size_t extent;        /* elements of a part */
+    size_t span;          /* of a task, or about as many */
+    ls_arena_part *parts; /* of all tensors, one after another */
 } job;
 
-static size_t tasks_of(const ls_arena_tensor *tensor, size_t group)
+static size_t part_count(const ls_arena_table *tensors, size_t extent)
 {
-    return ls_ceil_div(tensor->count, group * LS_FLAT_BLOCK);
+    size_t parts = 0;
+    for (int t = 0; t < tensors->count; t++) parts += ls_ceil_div(tensors->host[t].count, extent);
+    return parts;
 }
 
-static size_t task_count(const ls_arena_table *tensors, size_t group)
+/* Part `number` of a tensor. */
+static ls_arena_part run_part(const job *j, const ls_arena_tensor *tensor, size_t number)
 {
-    size_t tasks = 0;
-    for (int t = 0; t < tensors->count; t++) tasks += tasks_of(&tensors->host[t], group);
-    return tasks;
+    ls_arena_part found = { .nonfinite = LS_ALL_FINITE };
+    ls_tree_f64 squares = { .depth = 0 }, magnitudes = { .depth = 0 };
+    const size_t end = ls_min_size((number + 1) * j->extent, tensor->count);
+    for (size_t at = number * j->extent; at < end; at += LS_FLAT_BLOCK) {
+        ls_arena_lanes lane = { { 0 }, { 0 } };
+        j->pass->block(j->pass->args, tensor, at, ls_min_size(end - at, LS_FLAT_BLOCK), &lane,
+                       &found);
+        ls_tree_push_f64(&squares, ls_flat_lanes_f64(lane.square));
+        if (j->pass->absolute) ls_tree_push_f64(&magnitudes, ls_flat_lanes_f64(lane.magnitude));
+    }
+    found.square_sum = ls_tree_root_f64(&squares);
+    found.absolute_sum = ls_tree_root_f64(&magnitudes);
+    return found;
+}
+
+/* How many parts of a tensor begin before element `end` of all tensors', of which its first is
+ * number `first`. */
+static size_t parts_before(const job *j, const ls_arena_tensor *tensor, size_t first, size_t end)
+{
+    const size_t before = end > first ? ls_min_size(end - first, tensor->count) : 0;
+    return ls_ceil_div(before, j->extent);
 }
 
 static void pass_task(void *job_, size_t task, int thread)
 {
     (void)thread;
     const job *j = job_;
-    const ls_arena_tensor *tensor = j->pass->tensors->host;
-    size_t number = task; /* of the task in its tensor */
-    for (; number >= tasks_of(tensor, j->group); tensor++) number -= tasks_of(tensor, j->group);
-    ls_arena_part found = { .nonfinite = LS_ALL_FINITE };
-    ls_tree_f64 squares = { .depth = 0 }, magnitudes = { .depth = 0 };
-    const size_t extent = j->group * LS_FLAT_BLOCK, left = tensor->count - number * extent;
-    const size_t end = number * extent + (left < extent ? left : extent);
-    for (size_t at = number * extent; at < end; at += LS_FLAT_BLOCK) {
-        ls_arena_lanes lane = { { 0 }, { 0 } };
-        j->pass->block(j->pass->args, tensor, at,
-                       end - at < LS_FLAT_BLOCK ? end - at : LS_FLAT_BLOCK, &lane, &found);
-        ls_tree_push_f64(&squares, ls_flat_lanes_f64(lane.square));
-        if (j->pass->absolute) ls_tree_push_f64(&magnitudes, ls_flat_lanes_f64(lane.magnitude));
+    const ls_arena_table *tensors = j->pass->tensors;
+    const size_t begin = task * j->span, end = begin + j->span;
+    ls_arena_part *parts = j->parts; /* of this tensor */
+    for (size_t t = 0, first = 0; t < (size_t)tensors->count && first < end; t++) {
+        const ls_arena_tensor *tensor = &tensors->host[t];
+        const size_t last = parts_before(j, tensor, first, end);
+        for (size_t p = parts_before(j, tensor, first, begin); p < last; p++) {
+            parts[p] = run_part(j, tensor, p);
+        }
+        parts += ls_ceil_div(tensor->count, j->extent);
+        first += tensor->count;
     }
-    found.square_sum = ls_tree_root_f64(&squares);
-    found.absolute_sum = ls_tree_root_f64(&magnitudes);
-    j->parts[task] = found;
 }
 
 /* Combine the parts of a tensor, `count` of them. */
@@ -85,12 +105,18 @@ static ls_arena_part tensor_part(const ls_arena_part *parts, size_t count)
 void LS_HOST(arena_pass)(ls_stream *stream, const ls_arena_pass *pass)
 {
     ls_pool *pool = stream->device->pool;
-    job j = { .pass = pass, .group = GROUP, .parts = ls_pool_scratch(pool, 0) };
-    while (task_count(pass->tensors, j.group) > LS_SCRATCH_BYTES / sizeof *j.parts) j.group *= 2;
-    ls_pool_run(pool, task_count(pass->tensors, j.group), pass_task, &j);
+    const ls_arena_table *tensors = pass->tensors;
+    const size_t threads = (size_t)ls_pool_thread_count(pool);
+    size_t elements = 0;
+    for (int t = 0; t < tensors->count; t++) elements += tensors->host[t].count;
+    const size_t tasks = ls_ceil_div(ls_ceil_div(elements, SPAN), threads) * threads;
+    job j = { .pass = pass, .extent = LS_FLAT_BLOCK, .parts = ls_pool_scratch(pool, 0) };
+    while (part_count(tensors, j.extent) > LS_SCRATCH_BYTES / sizeof *j.parts) j.extent *= 2;
+    if (tasks > 0) j.span = ls_ceil_div(elements, tasks);
+    ls_pool_run(pool, tasks, pass_task, &j);
     const ls_arena_part *parts = j.parts;
-    for (int t = 0; t < pass->tensors->count; t++) {
-        const size_t count = tasks_of(&pass->tensors->host[t], j.group);
+    for (int t = 0; t < tensors->count; t++) {
+        const size_t count = ls_ceil_div(tensors->host[t].count, j.extent);
         const ls_arena_part all = tensor_part(parts, count);
         pass->store(pass->args, t, &all);
         parts += count;
