@@ -119,6 +119,10 @@ static void test_blocks_and_parts_do_not_show_in_the_bits(void **state)
         {.M = 41, .N = 100, .K = 1100, .transpose_b = true, .bias = &any, .relu = true},
         {.M = 150, .N = 20, .K = 1100}, /* two deep blocks, all panels for a tile of rows */
         {.M = 150, .N = 1024, .K = 9},               /* or not: its rows share cache sets */
+        {.M = 33, .N = 4112, .K = 70, .bias = &any}, /* B in place, panel by panel: it is large */
+        {.M = 70, .N = 48, .K = 20, .accumulate = true}, /* or all is small */
+        {.M = 70, .N = 530, .K = 1024, .relu = true},    /* A is copied, k by k */
+        {.M = 65, .N = 600, .K = 1024, .transpose_b = true, .accumulate = true},
     };
     naive_random n = {.state = 3};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -6,7 +6,7 @@
  * few floats of each in turn, and they would evict each other from the first level cache. Then a
  * tile's part of A is copied, unless C has one panel, for which it is read once. Rows that are not
  * transposed are read along; where they are a multiple of 4096 bytes apart, tiles are lower instead
- * (ls_rows_in_place).
+ * (ls_rows_in_place), or the tile's part is copied, if C is large.
  *
  * B is packed: rows are copied, columns transposed in registers. That takes as long as some tiles
  * of rows take to multiply by it; so where it is not transposed, has rows of whole vector words and
@@ -39,6 +39,22 @@ static bool is_b_in_place(const ls_gemm_args *g)
     return g->M <= (size_t)(aliases ? IN_PLACE_TILES / 2 : IN_PLACE_TILES) * LS_TILE_ROWS;
 }
 
+/* Floats of A's rows of a block, at most, that may be read again for every panel: a quarter of a
+ * second level cache of 1 MiB. */
+enum { BY_PANEL_FLOATS = 1 << 16 };
+
+/* Must a tile's rows of A, not transposed, be copied, k by k? Where they share sets of the first
+ * level cache, tiles that read them in place are low, and take more instructions for a term. A copy
+ * is read with the fewest; it pays where a part has as many columns as it may. (Measured: 1.06 to
+ * 1.09 times the speed for 1024x1024x1024 beside a busy neighbour, the same without.) */
+enum { TURN_COLUMNS = 512 };
+
+static bool must_turn(const ls_gemm_args *g)
+{
+    return !g->transpose_a && ls_rows_in_place(g->K) < LS_TILE_ROWS && g->N >= TURN_COLUMNS
+           && !is_b_in_place(g) && g->M * ls_min_size(g->K, LS_DIRECT_DEPTH) > BY_PANEL_FLOATS;
+}
+
 /* Rows that are one or two tiles: a panel as deep as this stays in the first level cache until they
  * have read it. Stored to the second level it takes longer than they do to multiply. (Measured: 1.1
  * times the speed for 28 rows, 1.2 for 4, none for 42.) */
@@ -46,34 +62,44 @@ enum { FEW_ROWS = 2 * LS_TILE_ROWS, SHALLOW_DEPTH = 128 };
 
 static size_t block_depth(const ls_gemm_args *g)
 {
-    if (g->transpose_a) return LS_BLOCK_DEPTH;
+    if (g->transpose_a || must_turn(g)) return LS_BLOCK_DEPTH;
     return g->M <= FEW_ROWS && !is_b_in_place(g) ? SHALLOW_DEPTH : LS_DIRECT_DEPTH;
 }
 
-/* Floats of A's rows of a block, at most, that may be read again for every panel: a quarter of a
- * second level cache of 1 MiB. Then a panel is packed just before it is used, always to the same
- * place, which is quicker to store to. But every tile of rows is described again for every panel,
- * which costs what 16 k of a panel gain: the block must have as many k for each of the tiles.
- * (Measured: 1.04 times the speed for 64x64x128, 0.98 for 256x64x128.) */
-enum { BY_PANEL_FLOATS = 1 << 16 };
+/* Floats of B that exceed the caches near a core. */
+enum { FAR_FLOATS = 1 << 18 };
+/* Floats of A and B that stay in half of a first level cache of 32 KiB. */
+enum { NEAR_FLOATS = 1 << 12 };
 
+/* Where A's rows of a block may be read again for every panel, a panel is packed just before it is
+ * used, always to the same place, which is quicker to store to, and tiles are described for every
+ * panel, not for every tile of rows: blocks of fewer k than rows gain nothing by it, nor far ones
+ * of fewer than twice as many. (Measured: 1.05 times the speed for 64x10x64, 1.02 for 64x64x128,
+ * 0.98 for 256x64x128; with AVX2, 0.96 for 64x7200x64.)
+ *
+ * B in place is read so where it is far away, as the next panel is asked for while tiles multiply
+ * by this one (64x7200x64: 1.08 times the speed beside a busy neighbour); not for one or two tiles,
+ * of which the processor does better with B's rows from end to end (4x2048x1000: 0.55). And where
+ * all is so near that only descriptions count (64x64x10: 1.1). */
 static bool is_by_panel(const ls_gemm_args *g)
 {
     const size_t depth = ls_min_size(g->K, block_depth(g));
-    return !is_b_in_place(g) && !must_copy(g) && depth >= 2 * g->M
-           && g->M * depth <= BY_PANEL_FLOATS;
+    const bool far = g->N * g->K >= FAR_FLOATS;
+    if (must_copy(g) || must_turn(g) || g->M * depth > BY_PANEL_FLOATS) return false;
+    if (!is_b_in_place(g)) return depth >= (far ? 2 : 1) * g->M;
+    if (far) return g->M > FEW_ROWS;
+    return (g->M + g->N) * g->K <= NEAR_FLOATS
+           && g->N * LS_TILE_ROWS < g->M * LS_TILE_COLUMNS;
 }
 
 /* Panels of a part, at most; 0: any number. Where all of A's rows may be read again and B is larger
  * than the caches near a core, a panel's columns of B are packed from end to end before the next
  * one's: the processor fetches ahead what follows. (Measured: 1.25 times the speed for 4x1000x2048,
  * 1.08 for 28 rows.) */
-enum { FAR_FLOATS = 1 << 18 };
-
 static size_t part_panels(const ls_gemm_args *g)
 {
     const bool far = g->N * g->K >= FAR_FLOATS && g->K > block_depth(g);
-    return far && is_by_panel(g) && g->M * g->K <= BY_PANEL_FLOATS ? 1 : 0;
+    return far && !is_b_in_place(g) && is_by_panel(g) && g->M * g->K <= BY_PANEL_FLOATS ? 1 : 0;
 }
 
 static void take_columns(const ls_gemm_args *g, const float *from, size_t depth, float *buffer,
@@ -90,6 +116,22 @@ static void take_columns(const ls_gemm_args *g, const float *from, size_t depth,
     tile->a_step = LS_TILE_ROWS;
 }
 
+_Static_assert(LS_TILE_ROWS <= LS_LANES, "a word holds a float of each row");
+
+/* to[k][i] = from[i * step + k], i < rows: the terms of one k after those of another. */
+static void turn_rows(const float *from, size_t step, size_t rows, size_t depth, float *to)
+{
+    for (size_t k = 0; k < depth; k += LS_LANES) {
+        const size_t count = ls_min_size(depth - k, LS_LANES);
+        ls_vec square[LS_LANES];
+        for (size_t i = 0; i < LS_LANES; i++) {
+            square[i] = i < rows ? ls_vec_load_part(from + i * step + k, count) : ls_vec_zero();
+        }
+        ls_vec_transpose(square);
+        for (size_t i = 0; i < count; i++) ls_vec_store(to + (k + i) * LS_TILE_ROWS, square[i]);
+    }
+}
+
 static void take_rows(const void *operands, const ls_row_at *first, size_t first_k, size_t depth,
                       ls_rows_memory *memory, ls_tile *tile)
 {
@@ -98,7 +140,15 @@ static void take_rows(const void *operands, const ls_row_at *first, size_t first
         take_columns(g, g->A + first_k * g->M + first->row, depth, memory->buffer, tile);
         return;
     }
-    tile->a = g->A + first->row * g->K + first_k;
+    const float *from = g->A + first->row * g->K + first_k;
+    if (must_turn(g)) {
+        turn_rows(from, g->K, (size_t)tile->rows, depth, memory->buffer);
+        tile->a = memory->buffer;
+        tile->a_row_step = 1;
+        tile->a_step = LS_TILE_ROWS;
+        return;
+    }
+    tile->a = from;
     tile->a_row_step = g->K;
     tile->a_step = 1;
 }
@@ -127,7 +177,7 @@ static bool is_turned(const ls_gemm_args *g)
 /* Rows of a tile, at most. */
 static int tile_rows(const ls_gemm_args *g, bool turned)
 {
-    const int rows = g->transpose_a ? LS_TILE_ROWS : ls_rows_in_place(g->K);
+    const int rows = g->transpose_a || must_turn(g) ? LS_TILE_ROWS : ls_rows_in_place(g->K);
     return g->accumulate || turned ? rows : ls_rows_if_narrow(rows, g->N);
 }
 
@@ -149,6 +199,7 @@ ls_status LS_HOST(gemm)(ls_stream *stream, const ls_gemm_args *args)
         .depth = g->K,
         .block_depth = block_depth(g),
         .by_panel = is_by_panel(g),
+        .fetch_b = b_in_place && g->N * g->K >= FAR_FLOATS,
         .part_panels = part_panels(g),
         .tile_rows = tile_rows(g, turned),
         .operands = g,

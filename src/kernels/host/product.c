@@ -9,8 +9,9 @@
  *             take the rows of A             where they lie, or a copy in the first level cache
  *             for each panel: the micro-kernel, from C's partial sums to C's partial sums
  *
- * or, of a few rows, a panel at a time: then it is packed where that before it was. Of groups whose
- * chains are short, a tile is described once for several of them and run for each in turn.
+ * or, of a few rows, a panel at a time: then it is packed where that before it was, and the tiles
+ * that pass by it are described once. Of groups whose chains are short, a tile is described once
+ * for several of them and run for each in turn.
  *
  * Blocks of k meet in C itself: the chain is stored unfinished and goes on from there, so blocking
  * does not change it; bias, + 0.0f and relu come with the last block. With accumulate C holds a
@@ -129,6 +130,7 @@ static float *row_of_c(const job *j, const ls_row_at *at)
  * the end of the part that begins at k. */
 static size_t even_end(size_t length, size_t part_max, size_t k)
 {
+    if (length <= part_max) return length;
     const size_t parts = ls_ceil_div(length, part_max);
     size_t i = k * parts / length;
     if ((i + 1) * length / parts <= k) i++;
@@ -168,10 +170,16 @@ static void run_groups(ls_tile tile, size_t count, size_t a_step, size_t c_step)
     }
 }
 
-/* One tile of rows against all panels of block [k, k + depth), and those of as many groups after it
- * as can be treated the same. Returns how many groups that were. */
-static size_t run_rows(const job *j, const part *a, const ls_row_at *at, size_t rows, size_t k,
-                       size_t depth)
+/* A tile as it is described, and what the description points to. */
+typedef struct {
+    ls_tile tile;
+    ls_tile_run whole;
+    ls_tile_source old;
+} described_tile;
+
+/* The tile of `rows` rows at `at` and the part's first panel, for block [k, k + depth). */
+LS_ALWAYS_INLINE void describe(const job *j, const part *a, const ls_row_at *at, size_t rows,
+                               size_t k, size_t depth, described_tile *d)
 {
     const ls_product *p = j->product;
     const bool first = k == 0, last = k + depth == p->depth && !p->turned;
@@ -179,11 +187,11 @@ static size_t run_rows(const job *j, const part *a, const ls_row_at *at, size_t 
     float *C = p->turned ? apart : row_of_c(j, at) + a->first_column;
     float *unfinished = is_kept_apart(p) ? apart : C;
     const size_t unfinished_step = is_kept_apart(p) ? PART_COLUMNS : p->step;
-    ls_tile_source old = {C, p->step};
-    const ls_tile_run whole = {0, 0, depth, LS_RUN_ALL};
-    ls_tile tile = {
+    d->old = (ls_tile_source){C, p->step};
+    d->whole = (ls_tile_run){0, 0, depth, LS_RUN_ALL};
+    d->tile = (ls_tile){
         .rows = (int)rows,
-        .run = &whole,
+        .run = &d->whole,
         .runs = 1,
         .b = p->b != NULL ? p->b + k * p->b_step + a->first_column : a->panels,
         .b_step = p->b != NULL ? p->b_step : LS_TILE_COLUMNS,
@@ -191,29 +199,66 @@ static size_t run_rows(const job *j, const part *a, const ls_row_at *at, size_t 
         .finish = last,
         .bias = p->bias == NULL || p->turned ? NULL : p->bias + a->first_column,
         .add_count = p->accumulate ? 1 : 0,
-        .add = &old,
+        .add = &d->old,
         .relu = p->relu,
         .to = last ? C : unfinished,
         .to_step = last ? p->step : unfinished_step,
     };
-    const size_t panel_step = p->b != NULL ? LS_TILE_COLUMNS : depth * LS_TILE_COLUMNS;
     a->memory->groups = 1;
-    p->take_rows(p->operands, at, k, depth, a->memory, &tile);
+    p->take_rows(p->operands, at, k, depth, a->memory, &d->tile);
+}
+
+/* One tile of rows against all panels of block [k, k + depth), and those of as many groups after it
+ * as can be treated the same. Returns how many groups that were. */
+static size_t run_rows(const job *j, const part *a, const ls_row_at *at, size_t rows, size_t k,
+                       size_t depth)
+{
+    const ls_product *p = j->product;
+    described_tile d;
+    describe(j, a, at, rows, k, depth, &d);
+    ls_tile *tile = &d.tile;
+    const size_t panel_step = p->b != NULL ? LS_TILE_COLUMNS : depth * LS_TILE_COLUMNS;
     const size_t groups = a->memory->groups;
     const ls_row_at below = {at->row + j->group, at->group + 1, at->within, 1};
     const size_t c_step = groups > 1 ? (size_t)(row_of_c(j, &below) - row_of_c(j, at)) : 0;
     for (size_t n = a->first_column; n < a->last_column; n += LS_TILE_COLUMNS) {
-        tile.columns = ls_min_size(LS_TILE_COLUMNS, a->last_column - n);
-        if (groups > 1) run_groups(tile, groups, a->memory->group_step, c_step);
-        else LS_HOST(tile)(&tile);
-        tile.b += panel_step;
-        tile.next = 0;
-        if (tile.from.p != NULL) tile.from.p += LS_TILE_COLUMNS;
-        if (tile.bias != NULL) tile.bias += LS_TILE_COLUMNS;
-        old.p += LS_TILE_COLUMNS;
-        tile.to += LS_TILE_COLUMNS;
+        tile->columns = ls_min_size(LS_TILE_COLUMNS, a->last_column - n);
+        if (groups > 1) run_groups(*tile, groups, a->memory->group_step, c_step);
+        else LS_HOST(tile)(tile);
+        tile->b += panel_step;
+        tile->next = 0;
+        if (tile->from.p != NULL) tile->from.p += LS_TILE_COLUMNS;
+        if (tile->bias != NULL) tile->bias += LS_TILE_COLUMNS;
+        d.old.p += LS_TILE_COLUMNS;
+        tile->to += LS_TILE_COLUMNS;
     }
     return groups;
+}
+
+/* All tiles of rows against one panel: they differ in addresses alone, and are described once. The
+ * lines of the next panel are asked for by the first tiles: each takes one of every row of B. */
+static void run_panel(const job *j, const part *a, size_t k, size_t depth)
+{
+    enum { LINE_FLOATS = 16 };
+    const ls_product *p = j->product;
+    const ls_row_at at = {a->first_row, 0, a->first_row, 1};
+    described_tile d;
+    describe(j, a, &at, 0, k, depth, &d);
+    ls_tile *tile = &d.tile;
+    tile->columns = a->last_column - a->first_column;
+    tile->next_step = p->b_step * sizeof(float);
+    const size_t lines = p->fetch_b && a->last_column < p->columns ? LS_TILE_COLUMNS : 0;
+    for (size_t t = a->first_tile; t < a->last_tile; t++) {
+        const size_t rows = row_in_group(j, t + 1) - row_in_group(j, t);
+        const size_t line = (t - a->first_tile) * LINE_FLOATS;
+        tile->rows = (int)rows;
+        tile->next = line < lines ? (uintptr_t)(tile->b + LS_TILE_COLUMNS + line) : 0;
+        LS_HOST(tile)(tile);
+        tile->a_from += rows * tile->a_row_step;
+        if (tile->from.p != NULL) tile->from.p += rows * tile->from.step;
+        d.old.p += rows * d.old.step;
+        tile->to += rows * tile->to_step;
+    }
 }
 
 /* Tile `tile` of a group and of up to `groups` - 1 groups after it. Returns for how many. */
@@ -280,7 +325,8 @@ static void run_panels(const job *j, const part *a, size_t k, size_t depth)
         panel.first_column = n;
         panel.last_column = ls_min_size(n + LS_TILE_COLUMNS, a->last_column);
         panel.partial = a->partial + (n - a->first_column);
-        run_columns(j, &panel, k, depth);
+        if (j->product->b == NULL) pack_panels(j->product, &panel, k, depth);
+        run_panel(j, &panel, k, depth);
     }
 }
 

@@ -49,7 +49,10 @@ typedef struct {
     const float *b;             /* not NULL: B[k, j] is b[k * b_step + j], its rows are whole */
     size_t b_step;              /* vector words and are read where they lie; `pack` is not called */
     bool by_panel;              /* a panel is packed before its use, where that before it was; all
-                                 * tiles of rows pass by it, then by the next */
+                                 * tiles of rows pass by it, then by the next. take_rows is asked
+                                 * for the first of them: the others' A follows a_row_step apart,
+                                 * and there are no groups */
+    bool fetch_b;               /* with by_panel and `b`: the next panel is asked for meanwhile */
     size_t part_panels;         /* not 0: panels of a part, and there is room for so many */
     double row_cost, pack_cost; /* of them, in cycles per element: only steers the cut into tasks */
     const float *bias;          /* [columns] or NULL */
