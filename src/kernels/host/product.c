@@ -112,10 +112,16 @@ static size_t row_in_group(const job *j, size_t within)
     return within * j->rows_each + ls_min_size(within, j->rows_left);
 }
 
+/* The group of tile `tile`. (A division is a tenth of a small product's time.) */
+static size_t group_of(const job *j, size_t tile)
+{
+    return tile < j->group_tiles ? 0 : tile / j->group_tiles;
+}
+
 /* First row of tile `tile`. */
 static size_t tile_row(const job *j, size_t tile)
 {
-    const size_t group = tile / j->group_tiles;
+    const size_t group = group_of(j, tile);
     return group * j->group + row_in_group(j, tile - group * j->group_tiles);
 }
 
@@ -297,10 +303,12 @@ static size_t run_whole_groups(const job *j, const part *a, size_t group, size_t
 static void run_block(const job *j, const part *a, size_t k, size_t depth)
 {
     const size_t panels = ls_ceil_div(a->last_column - a->first_column, LS_TILE_COLUMNS);
-    const size_t most = is_kept_apart(j->product) ? 1 : groups_at_once(depth * panels);
+    const bool alone = is_kept_apart(j->product) || j->product->group == 0;
+    const size_t most = alone ? 1 : groups_at_once(depth * panels);
     for (size_t t = a->first_tile; t < a->last_tile;) {
-        const size_t group = t / j->group_tiles, tile = t - group * j->group_tiles;
-        const size_t whole = tile > 0 ? 0 : ls_min_size((a->last_tile - t) / j->group_tiles, most);
+        const size_t group = group_of(j, t), tile = t - group * j->group_tiles;
+        const size_t whole = tile > 0 || most == 1
+                                 ? 0 : ls_min_size((a->last_tile - t) / j->group_tiles, most);
         if (whole > 1) {
             t += run_whole_groups(j, a, group, whole, k, depth) * j->group_tiles;
         } else {
@@ -409,7 +417,7 @@ void LS_HOST(product)(ls_pool *pool, const ls_product *p)
         .group_tiles = group_tiles,
         .rows_each = group / group_tiles,
         .rows_left = group % group_tiles,
-        .row_tiles = p->rows / group * group_tiles,
+        .row_tiles = p->group > 0 ? p->rows / group * group_tiles : group_tiles,
         .column_tiles = ls_ceil_div(p->columns, LS_TILE_COLUMNS),
     };
     const ls_split_problem problem = {

@@ -125,6 +125,7 @@ typedef struct {
 static inline ls_split_part ls_split_part_at(ls_split split, size_t task, size_t rows,
                                              size_t columns)
 {
+    if (ls_split_tasks(split) == 1) return (ls_split_part){0, rows, 0, columns};
     const size_t r = task / split.column_parts, c = task % split.column_parts;
     return (ls_split_part){
         .first_row = r * rows / split.row_parts,
