@@ -2,9 +2,9 @@
 /* host.c -- a device that is a part of this machine's memory and some of its threads.
  *
  * The simplest thing that keeps the promises of device.h. Memory is the heap's. Work runs inline,
- * on the calling thread (an op of kernels/host cuts itself into tasks for the device's pool), so it
- * has finished when the enqueuing call returns: a stream is always idle, and an event is complete
- * as soon as it is recorded. Order within a stream is program order.
+ * on the calling thread (an op of kernels/host cuts itself into tasks for the device's pool, and so
+ * does the copy of a batch), so it has finished when the enqueuing call returns: a stream is always
+ * idle, and an event is complete as soon as it is recorded. Order within a stream is program order.
  *
  * What is left of an event is its count and its happens-before edge, and both live in device.c.
  * A wait that finds its event incomplete is therefore a handshake that enqueued in the wrong
@@ -31,6 +31,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include "sizes.h"
 
 enum { ALIGN = 128, HUGE_BYTES = 2 << 20 };
 
@@ -126,12 +128,42 @@ static ls_status event_poll(ls_event *event, bool *complete)
     return LS_OK;
 }
 
+/* Bytes of a copy, for each thread, that are worth a loop of the pool. */
+enum { SHARED_BYTES = 16 << 10, LINE_BYTES = 64 };
+
+typedef struct {
+    char *to;
+    const char *from;
+    size_t bytes, part_bytes;
+} shared_copy;
+
+static void copy_part(void *copy_, size_t task, int thread)
+{
+    (void)thread;
+    const shared_copy *c = copy_;
+    const size_t begin = task * c->part_bytes;
+    if (begin >= c->bytes) return;
+    memcpy(c->to + begin, c->from + begin, ls_min_size(c->part_bytes, c->bytes - begin));
+}
+
+/* A batch of samples is copied by the threads that will read it: a reader has written it on some
+ * other core, and each thread finds its part in its own caches after. (Measured on two threads: a
+ * step takes 0.99 of the time with cifar10-cnn and mnist-mlp at 64, 0.975 with mnist-mlp at 256.) */
+static void copy_shared(ls_pool *pool, void *to, const void *from, size_t bytes)
+{
+    const size_t parts = 2 * (size_t)ls_pool_thread_count(pool);
+    const size_t lines = ls_ceil_div(ls_ceil_div(bytes, parts), LINE_BYTES);
+    shared_copy c = { to, from, bytes, lines * LINE_BYTES };
+    ls_pool_run(pool, parts, copy_part, &c);
+}
+
 static ls_status copy(ls_stream *stream, void *to, const void *from, size_t bytes,
                       ls_copy_direction direction)
 {
-    (void)stream;
-    (void)direction;
-    memcpy(to, from, bytes);
+    ls_pool *pool = stream->device->pool;
+    const size_t shared = (size_t)ls_pool_thread_count(pool) * SHARED_BYTES;
+    if (direction == LS_COPY_TO_DEVICE && bytes >= shared) copy_shared(pool, to, from, bytes);
+    else memcpy(to, from, bytes);
     return LS_OK;
 }
 

@@ -10,6 +10,7 @@
 #include <math.h>
 #include <sched.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -184,6 +185,32 @@ static void test_copies_move_bytes_and_zero_bytes_need_no_memory(void **state)
     ls_stream_free(&stream);
     ls_device_close(a);
     ls_device_close(b);
+}
+
+/* Such a copy is the threads': three have six parts of it. */
+static void test_a_large_copy_to_a_device_of_several_threads_arrives_whole(void **state)
+{
+    (void)state;
+    ls_device *device = NULL;
+    assert_int_equal(ls_device_open_host(0, 3, false, NULL, &device), LS_OK);
+    ls_stream stream;
+    stream_init(&stream, device);
+    const size_t most = 64 << 10;
+    unsigned char *to = alloc(device, most + 1);
+    void *from_;
+    assert_int_equal(ls_pinned_alloc(device, most, &from_), LS_OK);
+    unsigned char *from = from_;
+    for (size_t i = 0; i < most; i++) from[i] = (unsigned char)(i * 37 + i / 251);
+    for (size_t bytes = most - 100; bytes <= most; bytes++) {
+        memset(to, 0xA5, most + 1);
+        assert_int_equal(ls_copy_to_device(&stream, to, from, bytes), LS_OK);
+        assert_memory_equal(to, from, bytes);
+        assert_int_equal(to[bytes], 0xA5);
+    }
+    ls_pinned_release(device, from);
+    ls_device_release(device, to);
+    ls_stream_free(&stream);
+    ls_device_close(device);
 }
 
 static void test_a_copy_from_or_to_nowhere_or_onto_itself_is_an_error(void **state)
@@ -429,6 +456,7 @@ int main(void)
         cmocka_unit_test(test_a_device_counts_its_bytes_and_their_peak),
         cmocka_unit_test(test_more_memory_than_there_is_is_refused_with_both_numbers),
         cmocka_unit_test(test_copies_move_bytes_and_zero_bytes_need_no_memory),
+        cmocka_unit_test(test_a_large_copy_to_a_device_of_several_threads_arrives_whole),
         cmocka_unit_test(test_a_copy_from_or_to_nowhere_or_onto_itself_is_an_error),
         cmocka_unit_test(test_waiting_for_an_event_that_was_never_recorded_is_an_error),
         cmocka_unit_test(test_a_host_stream_is_idle_as_soon_as_work_was_enqueued),
