@@ -144,24 +144,23 @@ ls_status LS_HOST(max_pool)(ls_stream *stream, const ls_max_pool_args *args)
     return LS_OK;
 }
 
-/* What is known of an output, from its channel `at` on. */
+/* What dx is made of. A copy of the arguments: a loop that stores keeps it in registers. */
 typedef struct {
     const float *dy, *relu_y;
     const uint8_t *place;
-} output;
+} source;
 
-static inline output output_at(const ls_max_pool_gradient_args *args, size_t at)
+static source source_of(const ls_max_pool_gradient_args *args)
 {
-    return (output){ args->dy + at, args->relu_y != NULL ? args->relu_y + at : NULL,
-                     args->place + at };
+    return (source){ args->dy, args->relu_y, args->place };
 }
 
 /* Slices are made with multiplications in between (pooled_gradient.c), after which the processor
  * must find the streams anew. An address, not a pointer: it may lie past the tensor, and then
  * nothing happens. */
-static inline void fetch_ahead(const float *p)
+static inline void fetch_ahead(const void *p, size_t bytes)
 {
-    __builtin_prefetch((const void *)((uintptr_t)p + AHEAD_BYTES));
+    __builtin_prefetch((const void *)((uintptr_t)p + bytes));
 }
 
 /* Places of a window, some rows of some columns: the number of the first one, and floats from a
@@ -171,20 +170,22 @@ typedef struct {
     size_t rows, columns, below, beside;
 } places;
 
-/* A word of channels of dx: the output's gradient where it was chosen and +0 elsewhere, or that
- * added to what is there. */
-LS_ALWAYS_INLINE void give_word(output o, places p, bool adds, size_t lanes, float *dx)
+/* A word of channels of dx: the gradient of output `at` where it was chosen and +0 elsewhere, or
+ * that added to what is there. */
+LS_ALWAYS_INLINE void give_word(source from, size_t at, places p, bool adds, size_t lanes,
+                                float *dx)
 {
     const ls_vec zero = ls_vec_zero();
-    ls_vec gradient = ls_vec_load_lanes(o.dy, lanes);
-    fetch_ahead(o.dy);
-    if (o.relu_y != NULL) {
-        fetch_ahead(o.relu_y);
-        const ls_vec y = ls_vec_load_lanes(o.relu_y, lanes);
+    ls_vec gradient = ls_vec_load_lanes(from.dy + at, lanes);
+    fetch_ahead(from.dy + at, AHEAD_BYTES);
+    if (from.relu_y != NULL) {
+        fetch_ahead(from.relu_y + at, AHEAD_BYTES);
+        const ls_vec y = ls_vec_load_lanes(from.relu_y + at, lanes);
         gradient = ls_vec_select(ls_vec_positive(y), gradient, zero);
     }
     gradient = ls_vec_add(gradient, zero); /* stored, it is a chain of one term: -0 becomes +0 */
-    const ls_bytes chosen = load_bytes(o.place, lanes);
+    fetch_ahead(from.place + at, AHEAD_BYTES / sizeof(float));
+    const ls_bytes chosen = load_bytes(from.place + at, lanes);
     for (size_t i = 0; i < p.rows; i++) {
         for (size_t j = 0; j < p.columns; j++) {
             float *to = dx + i * p.below + j * p.beside;
@@ -197,25 +198,25 @@ LS_ALWAYS_INLINE void give_word(output o, places p, bool adds, size_t lanes, flo
     }
 }
 
-/* `count` channels, from `at` on. */
-LS_ALWAYS_INLINE void give_window(const ls_max_pool_gradient_args *args, size_t at, size_t count,
-                                  places p, bool adds, float *dx)
+/* `count` channels, from that of `at` on. */
+LS_ALWAYS_INLINE void give_window(source from, size_t at, size_t count, places p, bool adds,
+                                  float *dx)
 {
     size_t c = 0;
     for (; c + LS_LANES <= count; c += LS_LANES) {
-        give_word(output_at(args, at + c), p, adds, LS_LANES, dx + c);
+        give_word(from, at + c, p, adds, LS_LANES, dx + c);
     }
-    if (c < count) give_word(output_at(args, at + c), p, adds, count - c, dx + c);
+    if (c < count) give_word(from, at + c, p, adds, count - c, dx + c);
 }
 
 /* A row of outputs, the first of which is `at`: both rows of their windows. */
 static void give_squares(const ls_max_pool_gradient_args *args, size_t at, size_t count, float *to)
 {
-    const ls_pool_shape *s = &args->shape;
-    const places p = { 0, 2, 2, 2, s->width * count, count };
-    for (size_t ow = 0; ow < s->out_width; ow++, at += s->channels, to += 2 * count) {
-        give_window(args, at, count, p, false, to);
-    }
+    const source from = source_of(args);
+    const size_t end = at + args->shape.out_width * args->shape.channels;
+    const size_t channels = args->shape.channels;
+    const places p = { 0, 2, 2, 2, args->shape.width * count, count };
+    for (; at < end; at += channels, to += 2 * count) give_window(from, at, count, p, false, to);
 }
 
 /* One row of dx. */
@@ -237,7 +238,7 @@ static void give_row(const ls_max_pool_gradient_args *args, size_t row, size_t f
         const places p = { .first = (int)(i * s->window_width + v.begin), .rows = 1,
                            .columns = v.end - v.begin, .beside = count };
         float *dx = to + (ow * s->stride_width + v.begin - s->pad_left) * count;
-        give_window(args, at, count, p, false, dx);
+        give_window(source_of(args), at, count, p, false, dx);
     }
 }
 
@@ -286,7 +287,7 @@ static void gradient_samples(const void *args_, size_t begin, size_t end, int th
             const places p = { (int)(v.row.begin * s->window_width + v.column.begin),
                                (int)s->window_width, v.row.end - v.row.begin,
                                v.column.end - v.column.begin, s->width * C, C };
-            give_window(args, (n * outputs + o) * C, C, p, true, dx + v.place * C);
+            give_window(source_of(args), (n * outputs + o) * C, C, p, true, dx + v.place * C);
         }
     }
 }
