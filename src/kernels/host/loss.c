@@ -9,6 +9,7 @@
 
 #include "kernels/host/host.h"
 #include "kernels/host/ranges.h"
+#include LS_SIMD
 
 enum { BUFFER = LS_FLAT_BLOCK, ROWS = 256, LANES = 16 };
 
@@ -28,9 +29,24 @@ static float lanes_sum(float *lane, size_t n)
     return lane[0] + 0.0f;
 }
 
+/* The flat sum of a few numbers, count <= LANES, by additions whose number is a constant. */
+static inline float short_sum(const float *a, size_t count)
+{
+    float lane[LANES];
+    for (size_t l = 0; l < LANES; l += LS_LANES) {
+        const size_t left = count > l ? count - l : 0;
+        ls_vec_store(lane + l, ls_vec_load_part(a + l, left < LS_LANES ? left : LS_LANES));
+    }
+    for (size_t half = LANES / 2; half > 0; half /= 2) {
+        for (size_t l = 0; l < half; l++) lane[l] += lane[l + half];
+    }
+    return lane[0] + 0.0f;
+}
+
 /* Flat sum of a[i] * b[i] over one block, count <= LS_FLAT_BLOCK; b NULL: of a[i]. */
 static float block_sum(const float *a, const float *b, size_t count)
 {
+    if (b == NULL && count <= LANES) return short_sum(a, count);
     float lane[LS_FLAT_LANES] = { 0 };
     for (size_t i = 0; i < count; i += LS_FLAT_LANES) {
         const size_t n = count - i < LS_FLAT_LANES ? count - i : LS_FLAT_LANES;
@@ -45,10 +61,23 @@ static float block_sum(const float *a, const float *b, size_t count)
 
 /* -- softmax ----------------------------------------------------------------------------------- */
 
+/* As below, of a few numbers. */
+static inline float largest_of_few(const float *x, size_t count)
+{
+    float m = x[0];
+    uint32_t nan = 0;
+    for (size_t i = 0; i < count; i++) {
+        m = x[i] > m ? x[i] : m;
+        nan |= (uint32_t)(x[i] != x[i]);
+    }
+    return nan ? ls_float_of_bits(0x7fc00000u) : m;
+}
+
 /* The largest element's value; a NaN if there is one. The sign of a zero may be another than the
  * scan's, which no result shows: x - m differs in the sign of a zero at most, and exp(+-0) = 1. */
 static float largest(const float *x, size_t count)
 {
+    if (count <= LANES) return largest_of_few(x, count);
     float m[LANES];
     uint32_t nan[LANES] = { 0 };
     for (size_t l = 0; l < LANES; l++) m[l] = x[l < count ? l : 0];
