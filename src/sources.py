@@ -95,6 +95,7 @@ SOURCES = {
         json_write
         new_file
         npy
+        number_text
         pipeline
         png
         run_folder
