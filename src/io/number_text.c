@@ -2,8 +2,8 @@
 /* number_text.c -- numbers as text (json.h): the shortest that reads back as the same bits.
  *
  * A line of log holds a number of 17 digits for each loss and norm, and the C library takes some
- * 600 ns to find one by writing and reading 15, 16 and 17 of them. Numbers of usual size are written
- * here, exactly, in 80 ns:
+ * 600 ns to find one by writing and reading 15, 16 and 17 of them. Numbers of usual size are
+ * written here, exactly, in 80 ns:
  *
  *     |x| = m 2^e, 2^52 <= m < 2^53       10^X <= |x| < 10^(X + 1), -4 <= X <= 14, k = 16 - X
  *     |x| 10^k = P / 2^s                  P = m 5^k < 2^100,  s = -(e + k),  1 <= s <= 48
