@@ -18,9 +18,9 @@
  * of the tile: the last term of one, an addition, the store, the first term of the next. A CPU that
  * multiplies two words a cycle stores one in two, and few stores wait for their turn: a whole tile
  * of them at once holds up what follows. (Measured, AVX-512, two multiply-adds a cycle, 8 chains of
- * 8 terms, of which the additions leave 0.89 of the peak: 0.82 with all of a tile's stores together,
- * 0.87 row by row.) The tile is as large as the registers allow: what a chain costs beside its terms
- * is the same few cycles for any size.
+ * 8 terms, of which the additions leave 0.89 of the peak: 0.82 with all of a tile's stores at once,
+ * 0.87 row by row.) The tile is as large as the registers allow: what a chain costs beside its
+ * terms is the same few cycles for any size.
  *
  * The + 0.0f at the end of a chain makes a sum that is -0 into +0. Whether it was done to the terms
  * of an addition shows in the sum only if that is a zero, so it is enough to do it once, to what is

@@ -127,6 +127,9 @@ void LS_HOST(filter_rows_begin)(ls_filter_rows *job)
  * filters go through 7 MB, nothing where one word goes through 4 MB.) */
 enum { AHEAD = 32 };
 
+/* Triples that share a pointer where they are neighbours. */
+enum { NEIGHBOURS = 3 };
+
 typedef struct {
     const size_t *run;                /* [runs] floats from `a` */
     size_t runs, depth;               /* places of each run */
@@ -140,7 +143,7 @@ typedef struct {
     float *sum;                       /* [LS_LANES] the chain of dy, or NULL */
 } tile;
 
-LS_ALWAYS_INLINE void multiply(const tile *t, size_t triples, bool sums)
+LS_ALWAYS_INLINE void multiply(const tile *t, size_t triples, size_t each, bool sums)
 {
     const size_t rows = TRIPLE * triples, a_step = t->a_step, b_step = t->b_step;
     const size_t ahead = AHEAD * sizeof(float) * b_step;
@@ -156,17 +159,18 @@ LS_ALWAYS_INLINE void multiply(const tile *t, size_t triples, bool sums)
     for (size_t r = 0; r < t->runs; r++) {
         const float *a[LS_TILE_TRIPLES];
 #pragma GCC unroll 32
-        for (size_t g = 0; g < triples; g++) a[g] = t->a[g] + t->run[r];
+        for (size_t g = 0; g < triples; g += each) a[g / each] = t->a[g] + t->run[r];
         for (size_t k = t->depth; k > 0; k--) {
             const ls_vec word = ls_vec_load(b);
             if (sums) sum = ls_vec_add(sum, word);
             else __builtin_prefetch((const void *)((uintptr_t)b + ahead));
 #pragma GCC unroll 32
             for (size_t i = 0; i < rows; i++) {
-                acc[i] = ls_vec_fma(ls_vec_set(a[i / TRIPLE][i % TRIPLE]), word, acc[i]);
+                const float *x = a[i / (each * TRIPLE)] + i % (each * TRIPLE);
+                acc[i] = ls_vec_fma(ls_vec_set(*x), word, acc[i]);
             }
 #pragma GCC unroll 32
-            for (size_t g = 0; g < triples; g++) a[g] += a_step;
+            for (size_t g = 0; g < triples; g += each) a[g / each] += a_step;
             b += b_step;
         }
     }
@@ -177,12 +181,24 @@ LS_ALWAYS_INLINE void multiply(const tile *t, size_t triples, bool sums)
 
 typedef void tile_fn(const tile *t);
 
+/* Are a tile's triples, three by three, neighbours? */
+static bool has_neighbours(const tile *t)
+{
+    for (size_t g = 1; g < t->triples; g++) {
+        if (g % NEIGHBOURS != 0 && t->a[g] != t->a[g - 1] + TRIPLE) return false;
+    }
+    return true;
+}
+
 /* Each begins a line of the cache (tile.c). */
 #define DEFINE_TILE(triples)                                                                      \
     static __attribute__((aligned(64))) void multiply_##triples(const tile *t)                    \
     {                                                                                             \
-        if (t->sum == NULL) multiply(t, triples, false);                                          \
-        else multiply(t, triples, true);                                                          \
+        const bool is_wide = has_neighbours(t);                                                   \
+        if (t->sum == NULL && is_wide) multiply(t, triples, NEIGHBOURS, false);                   \
+        else if (t->sum == NULL) multiply(t, triples, 1, false);                                  \
+        else if (is_wide) multiply(t, triples, NEIGHBOURS, true);                                 \
+        else multiply(t, triples, 1, true);                                                       \
     }
 LS_TILE_TRIPLE_COUNTS(DEFINE_TILE)
 
@@ -202,6 +218,14 @@ static triple triple_at(const ls_conv_shape *s, size_t number)
     const size_t in_row = row_triples(s), last = s->kernel_width * s->channels - TRIPLE;
     const size_t wanted = number % in_row * TRIPLE, first = ls_min_size(wanted, last);
     return (triple){number / in_row, first, wanted - first};
+}
+
+/* A filter row of which no two fit is a tile of its own, all neighbours. */
+static size_t tile_count(const ls_filter_rows *job)
+{
+    const size_t in_row = row_triples(job->shape);
+    if (in_row <= LS_TILE_TRIPLES && 2 * in_row > LS_TILE_TRIPLES) return job->filter_rows;
+    return ls_ceil_div(job->filter_rows * in_row, LS_TILE_TRIPLES);
 }
 
 /* What follows the last term of a tile's chains, a word of filters from `filter` on. */
@@ -226,8 +250,7 @@ static void finish(const ls_filter_rows *job, size_t filter, size_t first, const
 void LS_HOST(filter_rows_run)(const ls_filter_rows *job, const ls_filter_part *part)
 {
     const ls_conv_shape *s = job->shape;
-    const size_t triples = job->filter_rows * row_triples(s);
-    const size_t tiles = ls_ceil_div(triples, LS_TILE_TRIPLES);
+    const size_t triples = job->filter_rows * row_triples(s), tiles = tile_count(job);
     tile t = {
         .run = job->run + part->row,
         .runs = part->rows,
