@@ -159,12 +159,24 @@ LS_ALWAYS_INLINE void store_slot(const ls_dense_tile *t, ls_dense_slot to, const
     if (to.piece >= 0) store_part(t, to.piece, rows);
 }
 
-LS_ALWAYS_INLINE void fetch(const ls_dense_tile *t, int rows, int vectors)
+/* Ask for a leaf's share of the lines of dw that the tile is stored to, and of x that a later tile
+ * reads, these in the second level cache: the first has none to spare. All of them at once would
+ * keep the tile's own loads waiting. */
+LS_ALWAYS_INLINE void fetch_share(const ls_dense_tile *t, int leaf, int rows, int vectors)
 {
-    const float *row = t->dw;
-    for (int r = 0; r < rows; r++, row += t->step) {
+    enum { SECOND_LEVEL = 2 };
+    const int first_row = leaf * t->fetch_rows, last_row = first_row + t->fetch_rows;
+    const float *row = t->dw + (size_t)first_row * t->step;
+    for (int r = first_row; r < last_row && r < rows; r++, row += t->step) {
 #pragma GCC unroll 16
         for (int v = 0; v < vectors; v++) __builtin_prefetch(row + v * LS_LANES, 1);
+    }
+    const size_t first = (size_t)leaf * t->next_share, last = first + t->next_share;
+    const float *x = t->next + first * t->next_step;
+    for (size_t k = first; k < last && k < t->next_places; k++, x += t->next_step) {
+        for (size_t c = 0; c < t->next_columns; c += LS_LANES) {
+            __builtin_prefetch(x + c, 0, SECOND_LEVEL);
+        }
     }
 }
 
@@ -213,10 +225,10 @@ LS_ALWAYS_INLINE void pass_leaf(const ls_dense_tile *t, const ls_dense_leaf *l,
 LS_ALWAYS_INLINE void run_leaves(const ls_dense_tile *t, int rows, int vectors)
 {
     const ls_dense_leaf *end = t->leaf + t->leaf_count;
-    if (t->fetches) fetch(t, rows, vectors);
     ls_vec acc[LS_TILE_ROWS][LS_TILE_VECTORS];
     bool has_begun = false;
     for (const ls_dense_leaf *l = t->leaf; l < end; l++) {
+        fetch_share(t, (int)(l - t->leaf), rows, vectors);
         if (!has_begun) begin_leaf(t, l, acc, rows, vectors);
         has_begun = l->to.piece < 0 && l + 1 < end && l->depth > 1 && l[1].depth > 0;
         if (has_begun) pass_leaf(t, l, acc, rows, vectors);

@@ -45,7 +45,11 @@ typedef struct {
     float *dw;               /* the tile in piece 0 */
     size_t step;             /* floats from a row of dw to the next one */
     size_t piece_stride;
-    bool fetches;            /* lines of piece 0 are asked for before the first chain */
+    int fetch_rows;          /* so many rows of piece 0 are asked for before each chain, */
+    size_t next_share;       /* and so many places */
+    const float *next;       /* of words of x that a later tile reads: */
+    size_t next_places, next_columns;
+    size_t next_step;        /* floats from a place to the next one */
     float *stack;
 } ls_dense_tile;
 

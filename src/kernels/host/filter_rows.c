@@ -12,7 +12,10 @@
  *
  * The tile of tile.c has its rows one step apart; this one's come in TRIPLES of neighbours, each
  * with a pointer of its own, so that it can be as high as several filter rows: 3 x 3 taps of 3
- * channels are 9 triples, 27 chains, and dy is read once for all of them. It is a word wide.
+ * channels are 9 triples, 27 chains, and dy is read once for all of them. It is a word wide. Where
+ * three triples are neighbours throughout, as they are here, they share a pointer: to move one is
+ * an instruction, and the multiply-add itself is one. (Measured, AVX-512, 9 triples: 0.89 of the
+ * time, 0.6 where another thread shares the core.)
  *
  *                        | dy[p, q, f ...] |
  *      triple 0:  x, x+1, x+2 -> |   acc[0 .. 2]   |     filter row 0, floats 0 .. 2
