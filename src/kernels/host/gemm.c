@@ -186,6 +186,15 @@ static int tile_rows(const ls_gemm_args *g, bool turned)
     return g->accumulate || turned ? rows : ls_rows_if_narrow(rows, g->N);
 }
 
+/* Floats of A, at most, of which a turned product is made panel by panel: half of a second level
+ * cache of 1 MiB. */
+enum { TURNED_FLOATS = 1 << 17 };
+
+static bool is_turned_by_panel(const ls_gemm_args *g)
+{
+    return g->K <= block_depth(g) && g->M * g->K <= TURNED_FLOATS;
+}
+
 ls_status LS_HOST(gemm)(ls_stream *stream, const ls_gemm_args *args)
 {
     ls_gemm_args operands = *args;
@@ -198,12 +207,14 @@ ls_status LS_HOST(gemm)(ls_stream *stream, const ls_gemm_args *args)
     }
     const ls_gemm_args *g = &operands;
     const bool b_in_place = is_b_in_place(g);
+    const bool by_columns = turned && is_turned_by_panel(g);
     const ls_product product = {
         .rows = g->M,
         .columns = g->N,
         .depth = g->K,
         .block_depth = block_depth(g),
-        .by_panel = is_by_panel(g),
+        .by_panel = is_by_panel(g) || by_columns,
+        .b_columns = by_columns ? g->B : NULL,
         .fetch_b = b_in_place && g->N * g->K >= FAR_FLOATS,
         .part_panels = part_panels(g),
         .tile_rows = tile_rows(g, turned),

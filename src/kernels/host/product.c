@@ -104,6 +104,8 @@ typedef struct {
     size_t first_row, first_column, last_column;
     float *panels, *partial;
     ls_rows_memory *memory;
+    const float *next;                /* what the panel after this one is packed from, */
+    size_t next_floats;               /* so much; 0: nothing that is asked for */
 } part;
 
 /* First row of tile `within` of a group: the rows are dealt to the tiles as evenly as may be. */
@@ -242,7 +244,8 @@ static size_t run_rows(const job *j, const part *a, const ls_row_at *at, size_t 
 }
 
 /* All tiles of rows against one panel: they differ in addresses alone, and are described once. The
- * lines of the next panel are asked for by the first tiles: each takes one of every row of B. */
+ * lines of the next panel are asked for meanwhile: of one that is read in place by the first tiles,
+ * each of which takes one of every row of B, of one that is packed by all tiles evenly. */
 static void run_panel(const job *j, const part *a, size_t k, size_t depth)
 {
     enum { LINE_FLOATS = 16 };
@@ -252,13 +255,15 @@ static void run_panel(const job *j, const part *a, size_t k, size_t depth)
     describe(j, a, &at, 0, k, depth, &d);
     ls_tile *tile = &d.tile;
     tile->columns = a->last_column - a->first_column;
-    tile->next_step = p->b_step * sizeof(float);
+    const size_t share = a->next_floats * sizeof(float) / (a->last_tile - a->first_tile);
+    tile->next_step = share > 0 ? ls_ceil_div(share, depth) : p->b_step * sizeof(float);
     const size_t lines = p->fetch_b && a->last_column < p->columns ? LS_TILE_COLUMNS : 0;
     for (size_t t = a->first_tile; t < a->last_tile; t++) {
         const size_t rows = row_in_group(j, t + 1) - row_in_group(j, t);
         const size_t line = (t - a->first_tile) * LINE_FLOATS;
         tile->rows = (int)rows;
         tile->next = line < lines ? (uintptr_t)(tile->b + LS_TILE_COLUMNS + line) : 0;
+        if (share > 0) tile->next = (uintptr_t)a->next + (t - a->first_tile) * share;
         LS_HOST(tile)(tile);
         tile->a_from += rows * tile->a_row_step;
         if (tile->from.p != NULL) tile->from.p += rows * tile->from.step;
@@ -325,15 +330,34 @@ static void run_columns(const job *j, const part *a, size_t k, size_t depth)
     run_block(j, a, k, depth);
 }
 
+/* Do all threads read all columns of B, each for its part of a layer's outputs? Then they begin
+ * with those that they have probably written themselves, and ask for the others meanwhile.
+ * (Measured on two threads: 0.90 of the time for 64 samples of 784 numbers and 128 outputs, 0.97 if
+ * both begin with the first ones.) */
+static bool is_shared(const job *j)
+{
+    return j->product->b_columns != NULL && j->split.row_parts > 1 && j->split.column_parts == 1;
+}
+
 /* The same, panel by panel. */
 static void run_panels(const job *j, const part *a, size_t k, size_t depth)
 {
+    const ls_product *p = j->product;
     part panel = *a;
-    for (size_t n = a->first_column; n < a->last_column; n += LS_TILE_COLUMNS) {
+    const size_t panels = ls_ceil_div(a->last_column - a->first_column, LS_TILE_COLUMNS);
+    const size_t begin = is_shared(j) ? panels * a->first_tile / j->row_tiles : 0;
+    for (size_t i = 0; i < panels; i++) {
+        const size_t n = a->first_column + (begin + i) % panels * LS_TILE_COLUMNS;
+        const size_t next = a->first_column + (begin + i + 1) % panels * LS_TILE_COLUMNS;
         panel.first_column = n;
         panel.last_column = ls_min_size(n + LS_TILE_COLUMNS, a->last_column);
         panel.partial = a->partial + (n - a->first_column);
-        if (j->product->b == NULL) pack_panels(j->product, &panel, k, depth);
+        panel.next_floats = 0;
+        if (is_shared(j) && i + 1 < panels) {
+            panel.next = p->b_columns + next * depth;
+            panel.next_floats = ls_min_size(LS_TILE_COLUMNS, a->last_column - next) * depth;
+        }
+        if (p->b == NULL) pack_panels(p, &panel, k, depth);
         run_panel(j, &panel, k, depth);
     }
 }

@@ -53,6 +53,8 @@ typedef struct {
                                  * for the first of them: the others' A follows a_row_step apart,
                                  * and there are no groups */
     bool fetch_b;               /* with by_panel and `b`: the next panel is asked for meanwhile */
+    const float *b_columns;     /* not NULL: column j of B is b_columns[j * depth ..], as packed
+                                 * from there; by_panel, and all of k is one block */
     size_t part_panels;         /* not 0: panels of a part, and there is room for so many */
     double row_cost, pack_cost; /* of them, in cycles per element: only steers the cut into tasks */
     const float *bias;          /* [columns] or NULL */
