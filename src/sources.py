@@ -95,7 +95,6 @@ SOURCES = {
         json_write
         new_file
         npy
-        number_text
         pipeline
         png
         run_folder

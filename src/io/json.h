@@ -34,9 +34,6 @@ enum { LS_JSON_DEPTH_MAX = 8, LS_NUMBER_BYTES = 32 };
  * bits. "nan", "inf" and "-inf" for those. Pure. */
 void ls_number_text(double x, char out[LS_NUMBER_BYTES]);
 
-/* `x` with at least `least` digits, without a NUL, at most 20 bytes. Returns their end. Pure. */
-char *ls_count_text(uint64_t x, int least, char *out);
-
 /* Bytes of the UTF-8 character at p ([byte_count], not 0), 0 if it is none: a wrong or missing
  * continuation byte, an overlong form, a surrogate, or a value above 0x10FFFF. Pure. */
 size_t ls_utf8_bytes_at(const unsigned char *p, size_t byte_count);

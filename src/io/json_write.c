@@ -1,15 +1,33 @@
 /* SPDX-License-Identifier: MIT */
-/* json_write.c -- the small writer of json.h.
+/* json_write.c -- the small writer of json.h; numbers as text.
  *
  * The text grows as it needs to, and always ends in a NUL. The only state beside it is whether the
  * next element needs a comma.
  */
 #include "io/json.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+void ls_number_text(double x, char out[LS_NUMBER_BYTES])
+{
+    if (!isfinite(x)) {
+        snprintf(out, LS_NUMBER_BYTES, "%s", isnan(x) ? "nan" : x > 0 ? "inf" : "-inf");
+        return;
+    }
+    if (x == floor(x) && fabs(x) < 1e15 && !(x == 0 && signbit(x))) {
+        snprintf(out, LS_NUMBER_BYTES, "%" PRId64, (int64_t)x);
+        return;
+    }
+    for (int digits = 15; digits <= 17; digits++) { /* 17 always suffice for a double */
+        snprintf(out, LS_NUMBER_BYTES, "%.*g", digits, x);
+        const double back = strtod(out, NULL);
+        if (memcmp(&back, &x, sizeof x) == 0) return;
+    }
+}
 
 enum { ROOM_MIN = 1024 }; /* most texts never grow */
 
@@ -99,8 +117,9 @@ void ls_json_write_string(ls_json_writer *w, const char *text)
 void ls_json_write_count(ls_json_writer *w, uint64_t x)
 {
     char digits[24];
+    snprintf(digits, sizeof digits, "%" PRIu64, x);
     begin_element(w);
-    ls_json_write_raw(w, digits, (size_t)(ls_count_text(x, 1, digits) - digits));
+    write_text(w, digits);
 }
 
 void ls_json_write_number(ls_json_writer *w, double x)
@@ -119,13 +138,12 @@ void ls_json_write_seconds(ls_json_writer *w, double seconds)
         return;
     }
     const uint64_t ns = (uint64_t)(seconds * 1e9 + 0.5);
-    char *end = ls_count_text(ns / 1000000000, 1, digits);
-    *end++ = '.';
-    end = ls_count_text(ns % 1000000000, 9, end);
-    while (end[-1] == '0') end--;
-    if (end[-1] == '.') end--;
+    int end = snprintf(digits, sizeof digits, "%" PRIu64 ".%09" PRIu64, ns / 1000000000,
+                       ns % 1000000000);
+    while (digits[end - 1] == '0') end--;
+    if (digits[end - 1] == '.') end--;
     begin_element(w);
-    ls_json_write_raw(w, digits, (size_t)(end - digits));
+    ls_json_write_raw(w, digits, (size_t)end);
 }
 
 void ls_json_write_flag(ls_json_writer *w, bool x)

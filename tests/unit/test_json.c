@@ -207,47 +207,6 @@ static void test_numbers_come_back_with_the_same_bits(void **state)
     assert_string_equal(text, "-inf");
 }
 
-/* By the C library: the first of 15, 16, 17 digits that reads back. */
-static void plain_text(double x, char *out)
-{
-    if (x == floor(x) && fabs(x) < 1e15) {
-        snprintf(out, LS_NUMBER_BYTES, "%.0f", x);
-        return;
-    }
-    for (int digits = 15; digits <= 17; digits++) {
-        snprintf(out, LS_NUMBER_BYTES, "%.*g", digits, x);
-        if (strtod(out, NULL) == x) return;
-    }
-}
-
-/* Random numbers of every size that is written without the library, sums and roots that are a bit
- * beside a short decimal, short decimals themselves, halves of the last digit, powers. */
-static void test_a_number_is_the_shortest_text_that_the_library_finds(void **state)
-{
-    (void)state;
-    uint64_t random = 88172645463325252u;
-    for (int i = 0; i < 400000; i++) {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        const int exponent = (int)(random % 68) - 15; /* 2^-15 .. 2^52, a little more than usual */
-        const double decimals[] = { 1e1, 1e2, 1e3, 1e5, 1e8, 1e14 };
-        double x = ldexp(1 + (double)(random >> 12) * 0x1p-52, exponent);
-        if (i % 7 == 1) x = (double)(random >> 50) / decimals[random % 6];
-        if (i % 7 == 2) x = (double)(float)x;
-        if (i % 7 == 3) x = nextafter((double)(random >> 54) / decimals[random % 6], i % 2 ? 0 : 9);
-        if (i % 7 == 4) x = ldexp(1 + (double)(random >> 59) * 0x1p-5, exponent);
-        if (i % 7 == 5) x = nextafter(pow(10, (double)(random % 21) - 5), i % 2 ? 0 : 1e16);
-        if (i % 7 == 6) x = (double)(random >> 12) * 0x1p-3 / (double)(1 << random % 20);
-        if (i % 2) x = -x;
-        char text[LS_NUMBER_BYTES], want[LS_NUMBER_BYTES];
-        if (x == 0) continue;
-        ls_number_text(x, text);
-        plain_text(x, want);
-        if (strcmp(text, want) != 0) fail_msg("%a became %s, not %s", x, text, want);
-    }
-}
-
 static void test_the_writer_puts_commas_and_escapes(void **state)
 {
     (void)state;
@@ -352,7 +311,6 @@ int main(void)
         cmocka_unit_test(test_a_text_cut_anywhere_is_refused),
         cmocka_unit_test(test_brackets_deeper_than_the_limit_are_refused),
         cmocka_unit_test(test_numbers_come_back_with_the_same_bits),
-        cmocka_unit_test(test_a_number_is_the_shortest_text_that_the_library_finds),
         cmocka_unit_test(test_the_writer_puts_commas_and_escapes),
         cmocka_unit_test(test_nan_and_infinities_are_never_written_as_numbers),
         cmocka_unit_test(test_times_are_written_to_the_nanosecond),
