@@ -206,6 +206,7 @@ HOST_KERNELS = """
     pooled_forward
     pooled_gradient
     product
+    split
     table
     tensors
     tile

@@ -27,7 +27,7 @@
 #include "kernels/host/dense_gradient.h"
 #include "kernels/host/dense_tile.h"
 #include "kernels/host/lanes.h"
-#include "kernels/host/product.h"
+#include "kernels/host/split.h"
 #include "sizes.h"
 
 /* Rows of x this many bytes apart, or a multiple of it, share too few sets of the first level

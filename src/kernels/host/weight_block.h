@@ -18,6 +18,7 @@
 #define LS_KERNELS_HOST_WEIGHT_BLOCK_H
 
 #include "kernels/host/product.h"
+#include "kernels/host/split.h"
 #include "kernels/host/weight_gradient.h"
 #include "numerics.h"
 #include "sizes.h"
