@@ -89,10 +89,13 @@ LS_ALWAYS_INLINE void take_turn(turn t, ls_vec acc[][LS_TILE_VECTORS], int rows,
     }
 #pragma GCC unroll 16
     for (int r = 0; r < rows; r++) {
+        ls_vec last_all, next_all;
+        if (t.last != NULL) last_all = ls_vec_set(t.last->a[r]);
+        if (t.next != NULL) next_all = ls_vec_set(t.next->a[r]);
 #pragma GCC unroll 16
         for (int v = 0; v < vectors; v++) {
             ls_vec *x = &acc[r][v];
-            if (t.last != NULL) *x = ls_vec_fma(ls_vec_set(t.last->a[r]), last[v], *x);
+            if (t.last != NULL) *x = ls_vec_fma(last_all, last[v], *x);
             if (t.add != NULL) {
                 *x = ls_vec_add(ls_vec_load(t.add + r * LS_TILE_COLUMNS + v * LS_LANES), *x);
             }
@@ -100,7 +103,7 @@ LS_ALWAYS_INLINE void take_turn(turn t, ls_vec acc[][LS_TILE_VECTORS], int rows,
                 ls_vec_store(t.to + (size_t)r * t.step + v * LS_LANES,
                              t.is_piece ? ls_vec_add(*x, ls_vec_zero()) : *x);
             }
-            if (t.next != NULL) *x = ls_vec_mul(ls_vec_set(t.next->a[r]), next[v]);
+            if (t.next != NULL) *x = ls_vec_mul(next_all, next[v]);
         }
     }
 }
@@ -166,15 +169,16 @@ LS_ALWAYS_INLINE void fetch_share(const ls_dense_tile *t, int leaf, int rows, in
 {
     enum { SECOND_LEVEL = 2 };
     const int first_row = leaf * t->fetch_rows, last_row = first_row + t->fetch_rows;
+    const size_t first = (size_t)leaf * t->next_share, last = first + t->next_share;
+    if ((first_row >= rows || t->fetch_rows == 0) && first >= t->next_places) return;
     const float *row = t->dw + (size_t)first_row * t->step;
     for (int r = first_row; r < last_row && r < rows; r++, row += t->step) {
 #pragma GCC unroll 16
-        for (int v = 0; v < vectors; v++) __builtin_prefetch(row + v * LS_LANES, 1);
+        for (int c = 0; c < vectors * LS_LANES; c += LS_LINE_FLOATS) __builtin_prefetch(row + c, 1);
     }
-    const size_t first = (size_t)leaf * t->next_share, last = first + t->next_share;
     const float *x = t->next + first * t->next_step;
     for (size_t k = first; k < last && k < t->next_places; k++, x += t->next_step) {
-        for (size_t c = 0; c < t->next_columns; c += LS_LANES) {
+        for (size_t c = 0; c < t->next_columns; c += LS_LINE_FLOATS) {
             __builtin_prefetch(x + c, 0, SECOND_LEVEL);
         }
     }

@@ -90,8 +90,6 @@ static outcome make_runs(const ls_tap_grid *g, int rows, size_t depth, ls_tap_li
     return MADE;
 }
 
-enum { LINE_BYTES = 64 };
-
 /* What a later tile than one of `rows` rows reads and this one does not: with one tap, the places
  * that follow in the row; with more, those that the tile below reads through its last row of taps
  * (the first one, for the input gradient). Rows of one tap are read at the same time, too many and
@@ -104,7 +102,7 @@ static void find_next(const ls_tap_grid *g, size_t rows, size_t depth, ls_tap_li
     if (depth == 0 || list->first_k % g->depth + depth % g->depth > 0) return;
     const size_t row = g->width * g->depth, place_bytes = g->depth * sizeof(float);
     if (taps == 1 && g->step > 1) {
-        if (place_bytes > LINE_BYTES) return;
+        if (place_bytes > LS_LINE_BYTES) return;
         list->next = g->row_step * row;
         list->next_step = g->step * place_bytes;
         return;

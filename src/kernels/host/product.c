@@ -204,7 +204,6 @@ static size_t run_rows(const job *j, const part *a, const ls_row_at *at, size_t 
  * each of which takes one of every row of B, of one that is packed by all tiles evenly. */
 static void run_panel(const job *j, const part *a, size_t k, size_t depth)
 {
-    enum { LINE_FLOATS = 16 };
     const ls_product *p = j->product;
     const ls_row_at at = {a->first_row, 0, a->first_row, 1};
     described_tile d;
@@ -216,7 +215,7 @@ static void run_panel(const job *j, const part *a, size_t k, size_t depth)
     const size_t lines = p->fetch_b && a->last_column < p->columns ? LS_TILE_COLUMNS : 0;
     for (size_t t = a->first_tile; t < a->last_tile; t++) {
         const size_t rows = row_in_group(j, t + 1) - row_in_group(j, t);
-        const size_t line = (t - a->first_tile) * LINE_FLOATS;
+        const size_t line = (t - a->first_tile) * LS_LINE_FLOATS;
         tile->rows = (int)rows;
         tile->next = line < lines ? (uintptr_t)(tile->b + LS_TILE_COLUMNS + line) : 0;
         if (share > 0) tile->next = (uintptr_t)a->next + (t - a->first_tile) * share;

@@ -28,14 +28,14 @@ static inline void ls_range_task(void *loop_, size_t task, int thread)
 }
 
 /* How many of `count` a range is, so that all are as long as may be, up to `grain`, and each thread
- * has as many. Ranges of many begin at a multiple of LINE: where they are floats, no cache line is
+ * has as many. Ranges of many begin at a multiple of a line: where they are floats, no cache line is
  * two threads'. (Measured on two threads: mnist-mlp's samples are decoded in 0.75 of the time.) */
 static inline size_t ls_range_length(size_t count, size_t grain, size_t threads)
 {
-    enum { LINE = 16, MANY = 16 * LINE };
+    enum { MANY = 16 * LS_LINE_FLOATS };
     const size_t ranges = ls_ceil_div(ls_ceil_div(count, grain), threads) * threads;
     const size_t even = ls_ceil_div(count, ranges);
-    return grain < MANY ? even : ls_ceil_div(even, LINE) * LINE;
+    return grain < MANY ? even : ls_ceil_div(even, LS_LINE_FLOATS) * LS_LINE_FLOATS;
 }
 
 /* fn over [0, count) in ranges of `grain` or less (0 counts as 1). Blocks: until all are done. */

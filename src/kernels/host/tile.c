@@ -60,7 +60,7 @@ LS_ALWAYS_INLINE void word_store(float *p, ls_vec x, int v, int vectors, size_t 
 typedef enum { FETCH_NOTHING, FETCH_NEXT, FETCH_LINES, FETCH_AHEAD } fetching;
 
 /* A share of more is cut short: so many loads that wait would hold up those of the run. */
-enum { LINE_BYTES = 64, SHARE_BYTES = 32 * LINE_BYTES };
+enum { SHARE_BYTES = 32 * LS_LINE_BYTES };
 
 /* One k: the words of b[k], and a float of every row: row i's is i % each rows of A from pointer
  * i / each. Every second one is multiplied straight from memory, which spares an instruction, and
@@ -144,7 +144,7 @@ LS_ALWAYS_INLINE void tile_runs(described *t, ls_vec acc[][LS_TILE_VECTORS], int
         if (fetch == FETCH_LINES) {
             const size_t share = t->next_step * run->depth;
             const uintptr_t stop = next + (share < SHARE_BYTES ? share : SHARE_BYTES);
-            for (; next < stop; next += LINE_BYTES) __builtin_prefetch((const void *)next);
+            for (; next < stop; next += LS_LINE_BYTES) __builtin_prefetch((const void *)next);
         }
         if (run->rows == LS_RUN_ALL) {
             tile_run(t, run, acc, rows, vectors, fetch, &next);
@@ -212,7 +212,7 @@ LS_ALWAYS_INLINE void tile_fetch(described *t, int rows, int vectors)
 #pragma GCC unroll 16
     for (int i = 0; i < rows; i++, row += step) {
 #pragma GCC unroll 16
-        for (int v = 0; v < vectors; v++) __builtin_prefetch(row + v * LS_LANES, 1);
+        for (int c = 0; c < vectors * LS_LANES; c += LS_LINE_FLOATS) __builtin_prefetch(row + c, 1);
     }
 }
 
