@@ -28,8 +28,9 @@ static inline void ls_range_task(void *loop_, size_t task, int thread)
 }
 
 /* How many of `count` a range is, so that all are as long as may be, up to `grain`, and each thread
- * has as many. Ranges of many begin at a multiple of a line: where they are floats, no cache line is
- * two threads'. (Measured on two threads: mnist-mlp's samples are decoded in 0.75 of the time.) */
+ * has as many. Ranges of many begin at a multiple of a line's floats: where they are floats, no
+ * line is two threads'. (Measured on two threads: mnist-mlp's samples are decoded in 0.75 of the
+ * time.) */
 static inline size_t ls_range_length(size_t count, size_t grain, size_t threads)
 {
     enum { MANY = 16 * LS_LINE_FLOATS };
