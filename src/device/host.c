@@ -3,8 +3,9 @@
  *
  * The simplest thing that keeps the promises of device.h. Memory is the heap's. Work runs inline,
  * on the calling thread (an op of kernels/host cuts itself into tasks for the device's pool, and so
- * does the copy of a batch), so it has finished when the enqueuing call returns: a stream is always
- * idle, and an event is complete as soon as it is recorded. Order within a stream is program order.
+ * does a large copy to the device), so it has finished when the enqueuing call returns: a stream is
+ * always idle, and an event is complete as soon as it is recorded. Order within a stream is program
+ * order.
  *
  * What is left of an event is its count and its happens-before edge, and both live in device.c.
  * A wait that finds its event incomplete is therefore a handshake that enqueued in the wrong
@@ -146,9 +147,10 @@ static void copy_part(void *copy_, size_t task, int thread)
     memcpy(c->to + begin, c->from + begin, ls_min_size(c->part_bytes, c->bytes - begin));
 }
 
-/* A batch of samples is copied by the threads that will read it: a reader has written it on some
- * other core, and each thread finds its part in its own caches after. (Measured on two threads: a
- * step of cifar10-cnn or mnist-mlp at 64 takes 0.99 of the time, of mnist-mlp at 256 0.975.) */
+/* What comes to the device, samples above all, is copied by the threads that will read it: a reader
+ * has written it on some other core, and each thread finds its part in its own caches after. Two
+ * parts a thread: one that is late leaves half. (Measured on two threads: a step of cifar10-cnn or
+ * mnist-mlp at 64 takes 0.99 of the time, of mnist-mlp at 256 0.975.) */
 static void copy_shared(ls_pool *pool, void *to, const void *from, size_t bytes)
 {
     const size_t parts = 2 * (size_t)ls_pool_thread_count(pool);

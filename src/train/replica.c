@@ -120,6 +120,7 @@ ls_status ls_replica_init(ls_replica *replica, const ls_replica_config *config, 
     r->config = config;
     r->device = device;
     r->capacity = ls_replica_capacity(config, rank);
+    r->batch_samples = config->global_batch;
     r->loss_scale = 1;
     LS_TRY(ls_gradient_plan_init(&r->backward, config->model, config->rule));
     LS_TRY(alloc_host(r));

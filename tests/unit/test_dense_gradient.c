@@ -77,6 +77,14 @@ static void test_any_tile_has_the_same_bits(void **state)
     check_gradient(dense_shape(21, 1024, 64), (sharing){8, 1, 0, 1}, NAIVE_ZEROS);
 }
 
+/* Of several passes, some of which add nothing: with a dw and an x that lines are asked for. */
+static void test_passes_without_samples_add_nothing(void **state)
+{
+    (void)state;
+    check_gradient(dense_shape(1, 7200, 64), (sharing){4, 1, 0, 4}, NAIVE_ZEROS);
+    check_gradient(dense_shape(2, 7200, 64), (sharing){8, 2, 1, 4}, NAIVE_ZEROS);
+}
+
 /* Rows of dy that are far apart, in one block and in more. */
 static void test_many_filters_have_the_same_bits(void **state)
 {
@@ -164,6 +172,7 @@ int main(void)
         cmocka_unit_test(test_any_number_of_shards_is_added_up_by_the_tree),
         cmocka_unit_test(test_ranks_and_passes_end_with_their_pieces),
         cmocka_unit_test(test_any_tile_has_the_same_bits),
+        cmocka_unit_test(test_passes_without_samples_add_nothing),
         cmocka_unit_test(test_many_filters_have_the_same_bits),
         cmocka_unit_test(test_many_places_have_the_same_bits),
         cmocka_unit_test(test_places_of_an_image_are_like_samples),

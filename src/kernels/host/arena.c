@@ -6,15 +6,15 @@
  * last squares them into the 64 double lanes of the flat sum; memory is read and written once, and
  * asked for 2 KiB ahead. (The optimizers' pass is in update.c.)
  *
- * A part is `group` blocks of a tensor, a power of two, counted from its start: a node of the
+ * A part is some blocks of a tensor, a power of two of them, counted from its start: a node of the
  * tensor's tree of blocks (the last one may be smaller, and is a node as well). A task is the parts
  * that begin in its span of all tensors' elements, so threads have equally many of these. Tasks
  * leave their parts' sums in the scratch memory of the calling thread, which none of them uses
- * otherwise; the caller folds each tensor's by the tree. So neither the group nor the number of
- * threads shows.
+ * otherwise; the caller folds each tensor's by the tree. So neither the parts nor the number of
+ * threads show.
  *
  *     tensor 0: |block|block|block|block|block|bl    tensor 1: |block|
- *     group 2:  |   part 0  |   part 1  |  part 2|             | part 3
+ *     parts:    |   part 0  |   part 1  |  part 2|             | part 3
  *     spans:    |       task 0       |       task 1       |      task 2      |
  */
 #include <string.h>
@@ -141,28 +141,6 @@ static void add_squares(double *restrict lane, const float *restrict x, size_t c
 
 /* -- finishing the gradient -------------------------------------------------------------------- */
 
-/* Is one of them a NaN or infinite? Times 0, added up, those make a NaN and nothing else does. */
-static bool has_nonfinite(const float *x, size_t count)
-{
-    enum { SUMS = 4 }; /* as many as a sum takes cycles */
-    const ls_vec zero = ls_vec_zero();
-    ls_vec sum[SUMS] = { zero, zero, zero, zero };
-    size_t i = 0;
-    for (; i + SUMS * LS_LANES <= count; i += SUMS * LS_LANES) {
-        for (size_t k = 0; k < SUMS; k++)
-            sum[k] = ls_vec_fma(ls_vec_load(x + i + k * LS_LANES), zero, sum[k]);
-    }
-    for (; i < count; i += LS_LANES) {
-        const size_t lanes = count - i < LS_LANES ? count - i : LS_LANES;
-        sum[0] = ls_vec_fma(ls_vec_load_lanes(x + i, lanes), zero, sum[0]);
-    }
-    float all[LS_LANES];
-    ls_vec_store(all, ls_vec_add(ls_vec_add(sum[0], sum[1]), ls_vec_add(sum[2], sum[3])));
-    float found = 0.0f;
-    for (size_t l = 0; l < LS_LANES; l++) found += all[l];
-    return found != found;
-}
-
 /* g = g * scale. */
 static void scale_run(float scale, float *g, size_t count)
 {
@@ -199,7 +177,7 @@ static void finish_block(const void *args_, const ls_arena_tensor *tensor, size_
     float *g = args->g + tensor->begin + at;
     for (size_t i = 0; i < count; i += RUN) {
         const size_t n = count - i < RUN ? count - i : RUN;
-        if (found->nonfinite == LS_ALL_FINITE && has_nonfinite(g + i, n))
+        if (found->nonfinite == LS_ALL_FINITE && ls_has_nonfinite(g + i, n))
             found->nonfinite = at + i + ls_nonfinite_at(g + i);
         scale_run(args->scale, g + i, n);
         regularise_run(tensor, w + i, g + i, n);

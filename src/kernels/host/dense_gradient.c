@@ -312,6 +312,7 @@ void LS_HOST(dense_gradient)(ls_pool *pool, const ls_conv_weight_gradient_args *
                  || (j.row_tiles >= TILES_PER_COPY
                      && (j.places > PLACES_IN_PLACE || j.columns % LS_LANES != 0));
     list_leaves(&j);
+    if (j.leaf_count == 0) return; /* a pass without samples that adds nothing to its pieces */
     const ls_split_problem problem = {
         .tile_rows = LS_TILE_ROWS,
         .row_tiles = j.row_tiles,

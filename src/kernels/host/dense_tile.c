@@ -28,6 +28,7 @@
  * of a product + 0.
  */
 #include "kernels/host/dense_tile.h"
+#include "kernels/host/tile_term.h"
 
 /* dy and x at some place: the terms of a chain from there on. */
 typedef struct {
@@ -39,30 +40,14 @@ LS_ALWAYS_INLINE operands operands_at(const ls_dense_tile *t, size_t place)
     return (operands){t->a + place * t->a_step, t->b + place * t->b_step};
 }
 
-/* acc = acc + `count` terms; `at` goes on to what follows them. Every second row is multiplied
- * straight from memory, as in tile.c. */
+/* acc = acc + `count` terms; `at` goes on to what follows them. */
 LS_ALWAYS_INLINE void add_terms(const ls_dense_tile *t, operands *at, size_t count,
                                 ls_vec acc[][LS_TILE_VECTORS], int rows, int vectors)
 {
     const size_t a_step = t->a_step, b_step = t->b_step;
     const float *a = at->a, *b = at->b;
     for (size_t k = count; k > 0; k--) {
-        ls_vec word[LS_TILE_VECTORS];
-#pragma GCC unroll 16
-        for (int v = 0; v < vectors; v++) word[v] = ls_vec_load(b + v * LS_LANES);
-#pragma GCC unroll 16
-        for (int r = 0; r < rows; r++) {
-            if (r % 2 == 0) {
-#pragma GCC unroll 16
-                for (int v = 0; v < vectors; v++) {
-                    acc[r][v] = ls_vec_fma_from(a + r, word[v], acc[r][v]);
-                }
-            } else {
-                const ls_vec x = ls_vec_set(a[r]);
-#pragma GCC unroll 16
-                for (int v = 0; v < vectors; v++) acc[r][v] = ls_vec_fma(x, word[v], acc[r][v]);
-            }
-        }
+        ls_tile_term(&a, 1, LS_TILE_ROWS, b, acc, rows, vectors);
         a += a_step;
         b += b_step;
     }
@@ -171,13 +156,13 @@ LS_ALWAYS_INLINE void fetch_share(const ls_dense_tile *t, int leaf, int rows, in
     const int first_row = leaf * t->fetch_rows, last_row = first_row + t->fetch_rows;
     const size_t first = (size_t)leaf * t->next_share, last = first + t->next_share;
     if ((first_row >= rows || t->fetch_rows == 0) && first >= t->next_places) return;
-    const float *row = t->dw + (size_t)first_row * t->step;
-    for (int r = first_row; r < last_row && r < rows; r++, row += t->step) {
+    for (int r = first_row; r < last_row && r < rows; r++) {
+        const float *row = t->dw + (size_t)r * t->step;
 #pragma GCC unroll 16
         for (int c = 0; c < vectors * LS_LANES; c += LS_LINE_FLOATS) __builtin_prefetch(row + c, 1);
     }
-    const float *x = t->next + first * t->next_step;
-    for (size_t k = first; k < last && k < t->next_places; k++, x += t->next_step) {
+    for (size_t k = first; k < last && k < t->next_places; k++) {
+        const float *x = t->next + k * t->next_step;
         for (size_t c = 0; c < t->next_columns; c += LS_LINE_FLOATS) {
             __builtin_prefetch(x + c, 0, SECOND_LEVEL);
         }

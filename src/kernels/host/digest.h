@@ -18,9 +18,7 @@
 #ifndef LS_KERNELS_HOST_DIGEST_H
 #define LS_KERNELS_HOST_DIGEST_H
 
-#include "kernels/host/host.h"
-
-#include LS_SIMD
+#include "kernels/host/lanes.h"
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "the lower word of a pair must be the one that comes first in memory"
@@ -90,12 +88,26 @@ static inline uint64_t ls_digest_run(const float *x, size_t first, size_t count)
     return digest;
 }
 
-/* Is one of them a NaN or infinite? */
+/* Is one of them a NaN or infinite? Times 0, added up, those make a NaN and nothing else does. */
 static inline bool ls_has_nonfinite(const float *x, size_t count)
 {
-    uint32_t found = 0;
-    for (size_t i = 0; i < count; i++) found |= (uint32_t)!ls_is_finite(x[i]);
-    return found != 0;
+    enum { SUMS = 4 }; /* as many as a sum takes cycles */
+    const ls_vec zero = ls_vec_zero();
+    ls_vec sum[SUMS] = { zero, zero, zero, zero };
+    size_t i = 0;
+    for (; i + SUMS * LS_LANES <= count; i += SUMS * LS_LANES) {
+        for (size_t k = 0; k < SUMS; k++)
+            sum[k] = ls_vec_fma(ls_vec_load(x + i + k * LS_LANES), zero, sum[k]);
+    }
+    for (; i < count; i += LS_LANES) {
+        const size_t lanes = count - i < LS_LANES ? count - i : LS_LANES;
+        sum[0] = ls_vec_fma(ls_vec_load_lanes(x + i, lanes), zero, sum[0]);
+    }
+    float all[LS_LANES];
+    ls_vec_store(all, ls_vec_add(ls_vec_add(sum[0], sum[1]), ls_vec_add(sum[2], sum[3])));
+    float found = 0.0f;
+    for (size_t l = 0; l < LS_LANES; l++) found += all[l];
+    return found != found;
 }
 
 /* The first of them that is, which there must be. */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* gemm.c -- the matrix product: how op(A) and op(B) are given to the loops of product.c.
  *
- * The micro-kernel reads A at any two steps, so A is used where it lies, transposed or not, except
- * where it is transposed and its rows as stored are a multiple of 2048 bytes apart: a tile reads a
- * few floats of each in turn, and they would evict each other from the first level cache. Then a
- * tile's part of A is copied, unless C has one panel, for which it is read once. Rows that are not
- * transposed are read along; where they are a multiple of 4096 bytes apart, tiles are lower instead
- * (ls_rows_in_place), or the tile's part is copied, if C is large.
+ * The micro-kernel reads A's rows along k or across it, so A is used where it lies, transposed or
+ * not, except where it is transposed and its rows as stored are a multiple of 2048 bytes apart: a
+ * tile reads a few floats of each in turn, and they would evict each other from the first level
+ * cache. Then a tile's part of A is copied, unless C has one panel, for which it is read once. Rows
+ * that are not transposed are read along; where they are a multiple of 4096 bytes apart, tiles are
+ * lower instead (ls_rows_in_place), or the tile's part is copied (must_turn).
  *
  * B is packed: rows are copied, columns transposed in registers. That takes as long as some tiles
  * of rows take to multiply by it; so where it is not transposed, has rows of whole vector words and
@@ -192,7 +192,7 @@ enum { TURNED_FLOATS = 1 << 17 };
 
 static bool is_turned_by_panel(const ls_gemm_args *g)
 {
-    return g->K <= block_depth(g) && g->M * g->K <= TURNED_FLOATS;
+    return !must_turn(g) && g->K <= block_depth(g) && g->M * g->K <= TURNED_FLOATS;
 }
 
 ls_status LS_HOST(gemm)(ls_stream *stream, const ls_gemm_args *args)
@@ -215,7 +215,7 @@ ls_status LS_HOST(gemm)(ls_stream *stream, const ls_gemm_args *args)
         .block_depth = block_depth(g),
         .by_panel = is_by_panel(g) || by_columns,
         .b_columns = by_columns ? g->B : NULL,
-        .fetch_b = b_in_place && g->N * g->K >= FAR_FLOATS,
+        .fetch_b = b_in_place && !g->transpose_a && g->N * g->K >= FAR_FLOATS,
         .part_panels = part_panels(g),
         .tile_rows = tile_rows(g, turned),
         .operands = g,

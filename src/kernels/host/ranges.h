@@ -39,7 +39,8 @@ static inline size_t ls_range_length(size_t count, size_t grain, size_t threads)
     return grain < MANY ? even : ls_ceil_div(even, LS_LINE_FLOATS) * LS_LINE_FLOATS;
 }
 
-/* fn over [0, count) in ranges of `grain` or less (0 counts as 1). Blocks: until all are done. */
+/* fn over [0, count) in ranges of `grain` or less, and up to a line (0 counts as 1). Blocks: until
+ * all are done. */
 static inline void ls_range_run(ls_stream *stream, size_t count, size_t grain, ls_range_fn *fn,
                                 const void *args)
 {

@@ -44,6 +44,7 @@ static inline void ls_vec_store_part(float *p, ls_vec v, size_t n)
 }
 
 static inline ls_vec ls_vec_fma(ls_vec a, ls_vec b, ls_vec c) { return _mm256_fmadd_ps(a, b, c); }
+
 static inline ls_vec ls_vec_fma_from(const float *a, ls_vec b, ls_vec c)
 {
     return ls_vec_fma(ls_vec_set(*a), b, c);

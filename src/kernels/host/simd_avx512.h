@@ -43,6 +43,7 @@ static inline void ls_vec_store_part(float *p, ls_vec v, size_t n)
 }
 
 static inline ls_vec ls_vec_fma(ls_vec a, ls_vec b, ls_vec c) { return _mm512_fmadd_ps(a, b, c); }
+
 /* Named, as the compiler would load the float once for several uses. The sanitizers do not see this
  * load; they see those of the AVX2 build, and of the rows between. */
 static inline ls_vec ls_vec_fma_from(const float *a, ls_vec b, ls_vec c)

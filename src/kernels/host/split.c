@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* split.c -- see split.h: all cuts are tried, by an estimate. */
+/* split.c -- see split.h: of the cuts into up to four tasks a thread, the one that an estimate
+ * likes best. */
 #include "kernels/host/split.h"
 
 #include "sizes.h"

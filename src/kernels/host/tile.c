@@ -21,6 +21,10 @@
  */
 #include "kernels/host/tile.h"
 
+#include <assert.h>
+
+#include "kernels/host/tile_term.h"
+
 enum {
     ROWS_OF_POINTER = 2,
     ROWS_OF_POINTER_NARROW = 3,
@@ -62,29 +66,6 @@ typedef enum { FETCH_NOTHING, FETCH_NEXT, FETCH_LINES, FETCH_AHEAD } fetching;
 /* A share of more is cut short: so many loads that wait would hold up those of the run. */
 enum { SHARE_BYTES = 32 * LS_LINE_BYTES };
 
-/* One k: the words of b[k], and a float of every row: row i's is i % each rows of A from pointer
- * i / each. Every second one is multiplied straight from memory, which spares an instruction, and
- * costs a second load: there is room for so many. */
-LS_ALWAYS_INLINE void tile_term(const float *const *a, size_t row_step, int each, const float *b,
-                                ls_vec acc[][LS_TILE_VECTORS], int rows, int vectors)
-{
-    ls_vec word[LS_TILE_VECTORS];
-#pragma GCC unroll 16
-    for (int v = 0; v < vectors; v++) word[v] = ls_vec_load(b + v * LS_LANES);
-#pragma GCC unroll 16
-    for (int i = 0; i < rows; i++) {
-        const float *x = a[i / each] + (size_t)(i % each) * row_step;
-        if (i % 2 == 0) {
-#pragma GCC unroll 16
-            for (int v = 0; v < vectors; v++) acc[i][v] = ls_vec_fma_from(x, word[v], acc[i][v]);
-        } else {
-            const ls_vec all = ls_vec_set(*x);
-#pragma GCC unroll 16
-            for (int v = 0; v < vectors; v++) acc[i][v] = ls_vec_fma(all, word[v], acc[i][v]);
-        }
-    }
-}
-
 /* The terms of one run, for `rows` rows of `acc`, where A's rows lie along k. `next` is where the
  * fetching for a later tile has come to. */
 LS_ALWAYS_INLINE void tile_run_along(described *t, const ls_tile_run *run,
@@ -105,7 +86,7 @@ LS_ALWAYS_INLINE void tile_run_along(described *t, const ls_tile_run *run,
             __builtin_prefetch((const void *)*next);
             *next += next_step;
         }
-        tile_term(a, row_step, each, b, acc, rows, vectors);
+        ls_tile_term(a, row_step, each, b, acc, rows, vectors);
 #pragma GCC unroll 16
         for (int i = 0; i < rows; i += each) a[i / each]++;
         b += b_step;
@@ -121,7 +102,7 @@ LS_ALWAYS_INLINE void tile_run_across(described *t, const ls_tile_run *run,
     for (size_t k = run->depth; k > 0; k--) {
         const uintptr_t last = (uintptr_t)(a + (rows - 1));
         __builtin_prefetch((const void *)(last + AHEAD * sizeof(float) * a_step));
-        tile_term(&a, 1, LS_NARROW_ROWS, b, acc, rows, vectors);
+        ls_tile_term(&a, 1, LS_NARROW_ROWS, b, acc, rows, vectors);
         a += a_step;
         b += b_step;
     }
@@ -272,6 +253,7 @@ static tile_fn *const wide[] = {LS_TILE_ROW_COUNTS(NAME_WIDE)};
 
 void LS_HOST(tile)(const ls_tile *tile)
 {
+    assert(tile->a_step == 1 || tile->a_row_step == 1);
     const int i = tile->rows - 1;
     if (tile->columns <= LS_LANES) narrow[i](tile);
     else wide[i](tile);

@@ -47,10 +47,10 @@ typedef struct {
     const float *a;
     size_t a_from;             /* the place in `a` from which runs count; the sum may wrap around */
     size_t a_row_step, a_step; /* one of the two is 1 */
-    uintptr_t next;            /* not 0 (then a_step is 1): an address, perhaps past the matrix,
-                                * from which a later tile reads its A: this one asks for it
-                                * meanwhile, */
-    size_t next_step;          /* so many bytes at every k */
+    uintptr_t next;            /* not 0: an address, perhaps past the matrix, of what is read later:
+                                * the tile asks for it meanwhile, */
+    size_t next_step;          /* so many bytes at every k; where a_step is not 1, A's terms some
+                                * steps ahead are asked for instead */
     const float *b;            /* whole vector words are read */
     size_t b_step;
     ls_tile_source from;       /* the chain so far; p NULL: +0 */

@@ -4,19 +4,18 @@
  *     for each stretch of some hundred places of the slice
  *         for each panel of the block: lay out B, for each tile of filters: the micro-kernel
  *
- * Neither operand is copied as a rule. Element (filter, place) of A is
- * dy[place * filters + filter], and the micro-kernel reads A at any two steps. B's row for a place
- * is its patch, and a panel is at most LS_TILE_COLUMNS channels of ONE tap (r, s): these lie in x
- * where the place's window has the tap, and those of the next place of an output row a constant
- * step further on. So a stretch is a run per output row, without the places whose tap is padding.
- * With many tiles of filters a panel is copied to scratch memory once, to be read at a short step,
- * and so is one that ends in part of a word, as whole words are read. With channels that make poor
+ * Neither operand is copied as a rule. Element (filter, place) of A is dy[place * filters +
+ * filter], and the micro-kernel reads rows of A that lie across k too. B's row for a place is its
+ * patch, and a panel is at most LS_TILE_COLUMNS channels of ONE tap (r, s): these lie in x where
+ * the place's window has the tap, and those of the next place of an output row a constant step
+ * further on. So a stretch is a run per output row, without the places whose tap is padding. With
+ * many tiles of filters a panel is copied to scratch memory once, to be read at a short step, and
+ * so is one that ends in part of a word, as whole words are read. With channels that make poor
  * words a panel is LS_TILE_COLUMNS columns of copied patches (patch.h), whatever their taps. dy may
- * also be made slice by slice (weight_gradient.h), the block's filters of it.
- *
- * With few channels and filters that fill words, a block is TRANSPOSED: rows are floats of filter
- * rows, columns are filters, of which a word goes through the slice at a time (filter_rows.h). A dy
- * that is made is made for that word, and in parts.
+ * also be made slice by slice (weight_gradient.h), the block's filters of it.  With few channels
+ * and filters that fill words, a block is TRANSPOSED: rows are floats of filter rows, columns are
+ * filters, of which a word goes through the slice at a time (filter_rows.h). A dy that is made is
+ * made for that word, and in parts.
  */
 #include "kernels/host/chain_rows.h"
 #include "kernels/host/filter_rows.h"
