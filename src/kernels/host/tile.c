@@ -16,8 +16,8 @@
  * it are neighbours, all of them near one pointer.
  *
  * What a multiply-add costs beside itself is instructions, where another program runs on the
- * core's other half and takes every second turn to decode them: of a tile of 14 x 2 words 53 for 28
- * multiply-adds reach 0.57 of the peak, 46 0.63. (Where the core is its own, both reach 0.98.)
+ * core's other half: of a tile of 14 x 2 words 53 for 28 multiply-adds reach 0.57 of the peak, 46
+ * 0.63. (Where the core is its own, both reach 0.98.)
  */
 #include "kernels/host/tile.h"
 
