@@ -39,6 +39,7 @@
  * the same way. These waits have no deadline of their own: they end when tasks end, and a task is a
  * finite loop that waits for nobody.
  */
+#include "sizes.h"
 #include "thread.h"
 
 #include <assert.h>
@@ -49,7 +50,6 @@
 #include <string.h>
 
 enum {
-    LINE_BYTES = 64,       /* what different threads write lies on different cache lines */
     YIELD_POLLS = 20,      /* polls before a thread that may not spin goes to sleep */
     STACK_BYTES = 2 << 20  /* of a helper */
 };
@@ -63,7 +63,7 @@ typedef struct {
 } helper;
 
 typedef struct {
-    _Alignas(LINE_BYTES) atomic_llong left; /* may fall below 0, by less than thread_count */
+    _Alignas(LS_LINE_BYTES) atomic_llong left; /* may fall below 0, by less than thread_count */
 } share;
 
 struct ls_pool {
@@ -74,13 +74,13 @@ struct ls_pool {
     unsigned char *scratch;      /* owned; [thread_count][LS_SCRATCH_BYTES] */
     ls_pool *alone;              /* owned; [thread_count] of one thread each, which own nothing */
     share *shares;               /* owned; [thread_count] */
-    _Alignas(LINE_BYTES) atomic_ulong opened; /* jobs so far */
+    _Alignas(LS_LINE_BYTES) atomic_ulong opened; /* jobs so far */
     ls_task_fn *fn;              /* of the open job; ordered by `left` */
     void *arg;                   /* likewise */
     long long task_count;        /* likewise */
-    _Alignas(LINE_BYTES) atomic_llong unfinished;
+    _Alignas(LS_LINE_BYTES) atomic_llong unfinished;
     atomic_bool caller_sleeps;   /* written under lock */
-    _Alignas(LINE_BYTES) atomic_int sleeping_count; /* helpers that sleep; written under lock */
+    _Alignas(LS_LINE_BYTES) atomic_int sleeping_count; /* helpers that sleep; written under lock */
     atomic_bool stopping;        /* written under lock */
     pthread_mutex_t lock;
     pthread_cond_t work;         /* a job was opened, or stopping */
@@ -221,8 +221,8 @@ void ls_pool_run(ls_pool *pool, size_t task_count, ls_task_fn *fn, void *arg)
 /* `count` objects of zeros, each from a cache line's start if its size is whole lines; or NULL. */
 static void *alloc_lines(size_t count, size_t bytes)
 {
-    const size_t rounded = (count * bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
-    void *memory = aligned_alloc(LINE_BYTES, rounded);
+    const size_t rounded = (count * bytes + LS_LINE_BYTES - 1) / LS_LINE_BYTES * LS_LINE_BYTES;
+    void *memory = aligned_alloc(LS_LINE_BYTES, rounded);
     if (memory != NULL) memset(memory, 0, rounded);
     return memory;
 }
@@ -272,7 +272,7 @@ ls_status ls_pool_create(int thread_count, bool spin, ls_pool **out)
     (void)pthread_cond_init(&pool->finished, NULL);
     pool->helpers = calloc(threads, sizeof *pool->helpers);
     pool->shares = alloc_lines(threads, sizeof *pool->shares);
-    pool->scratch = aligned_alloc(LINE_BYTES, threads * LS_SCRATCH_BYTES);
+    pool->scratch = aligned_alloc(LS_LINE_BYTES, threads * LS_SCRATCH_BYTES);
     pool->alone = alloc_lines(threads, sizeof *pool->alone);
     ls_status status = LS_OK;
     if (pool->helpers == NULL || pool->shares == NULL || pool->scratch == NULL

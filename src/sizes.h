@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* sizes.h -- arithmetic of sizes that C leaves to everyone.
+/* sizes.h -- sizes, and arithmetic of them that C leaves to everyone.
  *
  * Pure.
  */
@@ -7,6 +7,10 @@
 #define LS_SIZES_H
 
 #include <stddef.h>
+
+/* Of a line of the caches, which cores take from each other whole: what different threads write
+ * lies on different ones. */
+enum { LS_LINE_BYTES = 64 };
 
 static inline size_t ls_min_size(size_t a, size_t b) { return a < b ? a : b; }
 static inline size_t ls_max_size(size_t a, size_t b) { return a > b ? a : b; }

@@ -38,6 +38,7 @@
  *  3. A rank's arrival count says how many meetings it has come to; the ranks behind the largest
  *     count are those that did not come.
  */
+#include "sizes.h"
 #include "thread.h"
 
 #include <assert.h>
@@ -49,22 +50,19 @@
 #include <string.h>
 #include <time.h>
 
-enum {
-    LINE_BYTES = 64,      /* what two ranks write lies on different cache lines */
-    STACK_BYTES = 8 << 20 /* of a rank thread; the same under every ulimit -s */
-};
+enum { STACK_BYTES = 8 << 20 }; /* of a rank thread; the same under every ulimit -s */
 
 static const double GRACE_S = 1.0; /* beyond its timeout, for a rank to return after a failure */
 
 typedef struct {
-    _Alignas(LINE_BYTES) atomic_ulong arrivals; /* meetings this rank has come to; its own */
-    unsigned long exchanges;                    /* exchanges it has taken part in; its own */
-    size_t bytes[2];                            /* of each half; ordered by the barrier */
-    unsigned char half[2][LS_EXCHANGE_BYTES];   /* ordered by the barrier */
-    pthread_t thread;                           /* the main thread's */
-    ls_group *group;                            /* borrowed; written before spawn */
-    int rank;                                   /* written before spawn */
-    bool returned;                              /* under lock */
+    _Alignas(LS_LINE_BYTES) atomic_ulong arrivals; /* meetings this rank has come to; its own */
+    unsigned long exchanges;                       /* exchanges it has taken part in; its own */
+    size_t bytes[2];                               /* of each half; ordered by the barrier */
+    unsigned char half[2][LS_EXCHANGE_BYTES];      /* ordered by the barrier */
+    pthread_t thread;                              /* the main thread's */
+    ls_group *group;                               /* borrowed; written before spawn */
+    int rank;                                      /* written before spawn */
+    bool returned;                                 /* under lock */
 } rank_slot;
 
 struct ls_group {
@@ -75,7 +73,7 @@ struct ls_group {
     rank_slot *slot;                       /* owned; [world_size] */
     atomic_ulong progress;
     atomic_bool aborted;
-    _Alignas(LINE_BYTES) atomic_int arrived; /* ranks in the current round of the barrier */
+    _Alignas(LS_LINE_BYTES) atomic_int arrived; /* ranks in the current round of the barrier */
     atomic_ulong round;                      /* rounds completed */
     pthread_mutex_t lock;
     pthread_cond_t changed;                /* a rank has returned, or the group was aborted */
@@ -113,8 +111,8 @@ ls_status ls_group_create(int world_size, double timeout_s, ls_group **out)
     assert(world_size >= 1);
     *out = NULL;
     const size_t slots_bytes = (size_t)world_size * sizeof(rank_slot);
-    ls_group *group = aligned_alloc(LINE_BYTES, sizeof *group);
-    rank_slot *slot = aligned_alloc(LINE_BYTES, slots_bytes);
+    ls_group *group = aligned_alloc(LS_LINE_BYTES, sizeof *group);
+    rank_slot *slot = aligned_alloc(LS_LINE_BYTES, slots_bytes);
     ls_status status = LS_OK;
     if (group == NULL || slot == NULL) {
         status = ls_fail(LS_ERR_MEMORY, "group of %d ranks: %zu bytes asked", world_size,

@@ -130,7 +130,7 @@ static ls_status event_poll(ls_event *event, bool *complete)
 }
 
 /* Bytes of a copy, for each thread, that are worth a loop of the pool. */
-enum { SHARED_BYTES = 16 << 10, LINE_BYTES = 64 };
+enum { SHARED_BYTES = 16 << 10 };
 
 typedef struct {
     char *to;
@@ -154,8 +154,8 @@ static void copy_part(void *copy_, size_t task, int thread)
 static void copy_shared(ls_pool *pool, void *to, const void *from, size_t bytes)
 {
     const size_t parts = 2 * (size_t)ls_pool_thread_count(pool);
-    const size_t lines = ls_ceil_div(ls_ceil_div(bytes, parts), LINE_BYTES);
-    shared_copy c = { to, from, bytes, lines * LINE_BYTES };
+    const size_t lines = ls_ceil_div(ls_ceil_div(bytes, parts), LS_LINE_BYTES);
+    shared_copy c = { to, from, bytes, lines * LS_LINE_BYTES };
     ls_pool_run(pool, parts, copy_part, &c);
 }
 

@@ -180,11 +180,11 @@ typedef struct {
  * of tiles' share at once.) */
 static void share_fetch(const job *j, const group *g, size_t tile, ls_dense_tile *t)
 {
-    const size_t tiles = (g->last_row - g->first_row) * (g->last_column - g->first_column);
     const size_t next = g->last_column * LS_TILE_COLUMNS;
-    const size_t first = tile * j->places / tiles;
     t->next_places = 0;
     if (!j->fetches_x || next >= j->columns) return;
+    const size_t tiles = (g->last_row - g->first_row) * (g->last_column - g->first_column);
+    const size_t first = tile * j->places / tiles;
     t->next_places = (tile + 1) * j->places / tiles - first;
     t->next_share = ls_ceil_div(t->next_places, (size_t)j->leaf_count);
     t->next_columns = ls_min_size(j->group_tiles * LS_TILE_COLUMNS, j->columns - next);

@@ -68,6 +68,9 @@ static size_t block_depth(const ls_gemm_args *g)
 
 /* Floats of B that exceed the caches near a core. */
 enum { FAR_FLOATS = 1 << 18 };
+
+static bool is_b_far(const ls_gemm_args *g) { return g->N * g->K >= FAR_FLOATS; }
+
 /* Floats of A and B that stay in half of a first level cache of 32 KiB. */
 enum { NEAR_FLOATS = 1 << 12 };
 
@@ -84,7 +87,7 @@ enum { NEAR_FLOATS = 1 << 12 };
 static bool is_by_panel(const ls_gemm_args *g)
 {
     const size_t depth = ls_min_size(g->K, block_depth(g));
-    const bool far = g->N * g->K >= FAR_FLOATS;
+    const bool far = is_b_far(g);
     if (must_copy(g) || must_turn(g) || g->M * depth > BY_PANEL_FLOATS) return false;
     if (!is_b_in_place(g)) return depth >= (far ? 2 : 1) * g->M;
     if (far) return g->M > FEW_ROWS;
@@ -98,8 +101,16 @@ static bool is_by_panel(const ls_gemm_args *g)
  * 1.08 for 28 rows.) */
 static size_t part_panels(const ls_gemm_args *g)
 {
-    const bool far = g->N * g->K >= FAR_FLOATS && g->K > block_depth(g);
-    return far && !is_b_in_place(g) && is_by_panel(g) && g->M * g->K <= BY_PANEL_FLOATS ? 1 : 0;
+    const bool again = is_b_far(g) && g->K > block_depth(g);
+    return again && !is_b_in_place(g) && is_by_panel(g) && g->M * g->K <= BY_PANEL_FLOATS ? 1 : 0;
+}
+
+/* A's part as it was copied, k by k. */
+static void take_copy(const float *buffer, ls_tile *tile)
+{
+    tile->a = buffer;
+    tile->a_row_step = 1;
+    tile->a_step = LS_TILE_ROWS;
 }
 
 static void take_columns(const ls_gemm_args *g, const float *from, size_t depth, float *buffer,
@@ -112,8 +123,7 @@ static void take_columns(const ls_gemm_args *g, const float *from, size_t depth,
     for (size_t k = 0; k < depth; k++) {
         ls_copy_over(buffer + k * LS_TILE_ROWS, from + k * g->M, (size_t)tile->rows);
     }
-    tile->a = buffer;
-    tile->a_step = LS_TILE_ROWS;
+    take_copy(buffer, tile);
 }
 
 _Static_assert(LS_TILE_ROWS <= LS_LANES, "a word holds a float of each row");
@@ -143,9 +153,7 @@ static void take_rows(const void *operands, const ls_row_at *first, size_t first
     const float *from = g->A + first->row * g->K + first_k;
     if (must_turn(g)) {
         turn_rows(from, g->K, (size_t)tile->rows, depth, memory->buffer);
-        tile->a = memory->buffer;
-        tile->a_row_step = 1;
-        tile->a_step = LS_TILE_ROWS;
+        take_copy(memory->buffer, tile);
         return;
     }
     tile->a = from;
@@ -215,7 +223,7 @@ ls_status LS_HOST(gemm)(ls_stream *stream, const ls_gemm_args *args)
         .block_depth = block_depth(g),
         .by_panel = is_by_panel(g) || by_columns,
         .b_columns = by_columns ? g->B : NULL,
-        .fetch_b = b_in_place && !g->transpose_a && g->N * g->K >= FAR_FLOATS,
+        .fetch_b = b_in_place && !g->transpose_a && is_b_far(g),
         .part_panels = part_panels(g),
         .tile_rows = tile_rows(g, turned),
         .operands = g,

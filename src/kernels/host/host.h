@@ -38,13 +38,13 @@
 #define LS_KERNELS_HOST_HOST_H
 
 #include "kernels/kernels.h"
+#include "sizes.h"
 
 #define LS_HOST_PASTE(op, isa) ls_##op##_##isa
 #define LS_HOST_EXPAND(op, isa) LS_HOST_PASTE(op, isa)
 #define LS_HOST(op) LS_HOST_EXPAND(op, LS_ISA)
 
-/* What caches move: a line of them. */
-enum { LS_LINE_BYTES = 64, LS_LINE_FLOATS = LS_LINE_BYTES / sizeof(float) };
+enum { LS_LINE_FLOATS = LS_LINE_BYTES / sizeof(float) };
 
 /* A function that is to become part of the loop that calls it, with the constants of the call. */
 #define LS_ALWAYS_INLINE static inline __attribute__((always_inline))

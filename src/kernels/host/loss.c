@@ -61,23 +61,10 @@ static float block_sum(const float *a, const float *b, size_t count)
 
 /* -- softmax ----------------------------------------------------------------------------------- */
 
-/* As below. (Measured: a row of 10 takes a half of the time that it takes with LANES maxima.) */
-static inline float largest_of_few(const float *x, size_t count)
-{
-    float m = x[0];
-    uint32_t nan = 0;
-    for (size_t i = 0; i < count; i++) {
-        m = x[i] > m ? x[i] : m;
-        nan |= (uint32_t)(x[i] != x[i]);
-    }
-    return nan ? ls_float_of_bits(0x7fc00000u) : m;
-}
-
 /* The largest element's value; a NaN if there is one. The sign of a zero may be another than the
  * scan's, which no result shows: x - m differs in the sign of a zero at most, and exp(+-0) = 1. */
 static float largest(const float *x, size_t count)
 {
-    if (count <= LANES) return largest_of_few(x, count);
     float m[LANES];
     uint32_t nan[LANES] = { 0 };
     for (size_t l = 0; l < LANES; l++) m[l] = x[l < count ? l : 0];

@@ -300,7 +300,8 @@ static void run_panels(const job *j, const part *a, size_t k, size_t depth)
     const ls_product *p = j->product;
     part panel = *a;
     const size_t panels = ls_ceil_div(a->last_column - a->first_column, LS_TILE_COLUMNS);
-    const size_t begin = is_shared(j) ? panels * a->first_tile / j->row_tiles : 0;
+    const bool shared = is_shared(j);
+    const size_t begin = shared ? panels * a->first_tile / j->row_tiles : 0;
     for (size_t i = 0; i < panels; i++) {
         const size_t n = a->first_column + (begin + i) % panels * LS_TILE_COLUMNS;
         const size_t next = a->first_column + (begin + i + 1) % panels * LS_TILE_COLUMNS;
@@ -308,7 +309,7 @@ static void run_panels(const job *j, const part *a, size_t k, size_t depth)
         panel.last_column = ls_min_size(n + LS_TILE_COLUMNS, a->last_column);
         panel.partial = a->partial + (n - a->first_column);
         panel.next_floats = 0;
-        if (is_shared(j) && i + 1 < panels) {
+        if (shared && i + 1 < panels) {
             panel.next = p->b_columns + next * depth;
             panel.next_floats = ls_min_size(LS_TILE_COLUMNS, a->last_column - next) * depth;
         }

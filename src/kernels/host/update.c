@@ -49,26 +49,26 @@ LS_ALWAYS_INLINE void sgd(const ls_update_args *args, float rate, weights x, siz
     for (size_t i = 0; i < count; i++) replace(&x, i, ls_fmaf(-rate, x.g[i], x.from[i]));
 }
 
-LS_ALWAYS_INLINE void momentum(const ls_update_args *args, float rate, weights x, size_t count)
+LS_ALWAYS_INLINE void move(const ls_update_args *args, float rate, weights x, size_t count,
+                           bool looks_ahead)
 {
     const float factor = args->momentum;
 #pragma GCC ivdep
     for (size_t i = 0; i < count; i++) {
-        const float u = ls_fmaf(factor, x.slot0[i], -(rate * x.g[i]));
+        const float step = -(rate * x.g[i]), u = ls_fmaf(factor, x.slot0[i], step);
         x.slot0[i] = ls_slot_flush(u);
-        replace(&x, i, x.from[i] + u);
+        replace(&x, i, x.from[i] + (looks_ahead ? ls_fmaf(factor, u, step) : u));
     }
+}
+
+LS_ALWAYS_INLINE void momentum(const ls_update_args *args, float rate, weights x, size_t count)
+{
+    move(args, rate, x, count, false);
 }
 
 LS_ALWAYS_INLINE void nesterov(const ls_update_args *args, float rate, weights x, size_t count)
 {
-    const float factor = args->momentum;
-#pragma GCC ivdep
-    for (size_t i = 0; i < count; i++) {
-        const float u = ls_fmaf(factor, x.slot0[i], -(rate * x.g[i]));
-        x.slot0[i] = ls_slot_flush(u);
-        replace(&x, i, x.from[i] + ls_fmaf(factor, u, -(rate * x.g[i])));
-    }
+    move(args, rate, x, count, true);
 }
 
 LS_ALWAYS_INLINE void adam(const ls_update_args *args, float rate, weights x, size_t count)

@@ -12,10 +12,11 @@
  * many tiles of filters a panel is copied to scratch memory once, to be read at a short step, and
  * so is one that ends in part of a word, as whole words are read. With channels that make poor
  * words a panel is LS_TILE_COLUMNS columns of copied patches (patch.h), whatever their taps. dy may
- * also be made slice by slice (weight_gradient.h), the block's filters of it.  With few channels
- * and filters that fill words, a block is TRANSPOSED: rows are floats of filter rows, columns are
- * filters, of which a word goes through the slice at a time (filter_rows.h). A dy that is made is
- * made for that word, and in parts.
+ * also be made slice by slice (weight_gradient.h), the block's filters of it.
+ *
+ * With few channels and filters that fill words, a block is TRANSPOSED: rows are floats of filter
+ * rows, columns are filters, of which a word goes through the slice at a time (filter_rows.h). A dy
+ * that is made is made for that word, and in parts.
  */
 #include "kernels/host/chain_rows.h"
 #include "kernels/host/filter_rows.h"
