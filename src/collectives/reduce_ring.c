@@ -13,11 +13,13 @@
  * Where memory is shared (ls_link_is_shared) the own pieces of stop 0 do not travel: the transfer
  * carries their digests alone, and stop 1 reads the pieces where they are. They are not overwritten
  * meanwhile: what is written in their place is the finished chunk, which comes after that reading.
+ * And the merge that finishes a chunk writes it to the next rank's result as well: the first
+ * transfer of the second half then carries nothing, and says as ever that the chunk is there.
  *
  * In the second half LOCAL and PEER links write straight into the neighbour's result. That memory
  * is free for it: the finished chunk c depends on what every rank brought to chunk c, so each
  * rank's `ready` has passed and its own pieces of chunk c, which may lie in the same place, have
- * been read.
+ * been read (of two ranks, in the merge itself: an element is read before it is written).
  *
  * Events on one rank (streams: in, out):
  *   made[slice]      recorded on in when the slice has been merged or received; out waits for it
@@ -67,7 +69,7 @@ typedef struct {
     const float *arrived;   /* in a slot's layout; NULL at stop 0, or if `lent` */
     const ls_call *lent;    /* the previous rank's, whose pieces are read where they are; or NULL */
     uint64_t *seen;         /* ledger: a digest per entry of the stop; NULL at stop 0 */
-    unsigned char *stage;   /* in a slot's layout; NULL: the sum goes to the result */
+    unsigned char *stage;   /* in a slot's layout; NULL: the sum goes to the results */
 } merge_place;
 
 static const float *source_at(const ring_call *call, const merge_place *at, int source)
@@ -95,6 +97,8 @@ static ls_status merge_piece(const ring_call *call, const merge_place *at, int m
     if (at->seen != NULL) args.source_digest = at->seen + first;
     if (at->stage == NULL) {
         args.out[0] = call->pieces->result + at->span.begin;
+        if (ls_link_is_shared(call->to_next))
+            args.out[args.out_count++] = call->next_result + at->span.begin;
     } else {
         const size_t digests = ls_payload_digest_offset(at->span.count, stop->out_count);
         args.out[0] = (float *)(void *)at->stage + (size_t)m * ls_payload_stride(at->span.count);
@@ -224,10 +228,11 @@ static ls_status send_result(const ring_call *call, int step, int chunk, int sli
     const size_t bytes = span.count * sizeof(float);
     LS_TRY(ls_link_send_begin(call->to_next, &me->channel, &transfer));
     LS_TRY(ls_stream_wait(&me->channel.out, &me->made[slice]));
-    if (ls_link_is_direct(call->to_next)) {
-        LS_TRY(ls_copy_peer(&me->channel.out, call->next_result + span.begin, from, bytes));
-    } else {
+    const bool there = ls_link_is_shared(call->to_next) && step + 1 == call->comm->world_size;
+    if (!ls_link_is_direct(call->to_next)) {
         LS_TRY(ls_link_push(call->to_next, &me->channel, 0, from, bytes));
+    } else if (!there) {
+        LS_TRY(ls_copy_peer(&me->channel.out, call->next_result + span.begin, from, bytes));
     }
     return ls_link_send_end(call->to_next, &me->channel);
 }

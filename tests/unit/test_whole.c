@@ -140,7 +140,8 @@ static void test_a_merge_follows_its_program_element_by_element(void **state)
     (void)state;
     for (size_t k = 0; k < COUNTS; k++) {
         check_merge(counts[k], 1, 1, k, true);
-        check_merge(counts[k], 2, 1, k, false);
+        check_merge(counts[k], 2, 1 + (int)k % 3, k, false);
+        check_merge(counts[k], 2, 1 + (int)k % 3, k, true);
         check_merge(counts[k], 3, 4, k, true);
     }
     for (uint64_t seed = 0; seed < 60; seed++) {

@@ -82,7 +82,10 @@ static inline uint64_t ls_digest_run(const float *x, size_t first, size_t count)
 {
     const size_t whole = count / LS_LANES * LS_LANES;
     ls_digest_rows rows = { { 0 }, { 0 }, { 0 }, { 0 } };
-    for (size_t e = 0; e < whole; e += LS_LANES) ls_digest_add_row(&rows, x + e);
+    for (size_t e = 0; e < whole; e += LS_LANES) {
+        ls_fetch_source(x + e);
+        ls_digest_add_row(&rows, x + e);
+    }
     uint64_t digest = ls_digest_of_rows(&rows, first + whole);
     for (size_t e = whole; e < count; e++) digest += ls_digest_term(first + e, x[e]);
     return digest;

@@ -33,4 +33,12 @@ LS_ALWAYS_INLINE void ls_fetch_target(const float *p)
     __builtin_prefetch((const void *)((uintptr_t)p + AHEAD_BYTES), 1);
 }
 
+/* The same for a loop that reads what another core may have written. The processor's own asking
+ * ahead ends with a page of 4 KiB. */
+LS_ALWAYS_INLINE void ls_fetch_source(const float *p)
+{
+    enum { AHEAD_BYTES = 2048 };
+    __builtin_prefetch((const void *)((uintptr_t)p + AHEAD_BYTES));
+}
+
 #endif
