@@ -22,8 +22,9 @@ compares its replicas. Peers stay up from round to round and wait while others r
 starts anew each time, and its first steps do not count (`bench step`).
 
 Samples are random bytes of CIFAR-10's and MNIST's layout in a temporary folder; no speed depends
-on their values. Two more things are measured when asked for:
+on their values. Three more things are measured when asked for:
 
+    --machine          lockstep beside itself, without peers: threads, replicas, shards (machine.py)
     --memory           the most memory of a process that trains cifar10-cnn for two epochs
     --floor ACCURACY   seconds of training until cifar10-cnn reaches it on the test part of --data
                        cifar10:FOLDER, tested after each epoch, shuffled on all sides; the rounds
@@ -40,6 +41,7 @@ import sys
 import tempfile
 
 import made_samples
+from machine import STEPS, compare_machine, print_machine
 from sides import IMAGES, SETTINGS, Peer, image_count, lockstep_speed
 
 
@@ -203,7 +205,8 @@ def made_data(model, folder):
     return write(os.path.join(folder, model), IMAGES[model])
 
 
-PRINT = {"speed": print_speed, "memory": print_memory, "floor": print_floor}
+PRINT = {"speed": print_speed, "machine": print_machine, "memory": print_memory,
+         "floor": print_floor}
 
 
 def keep(options, found):
@@ -231,6 +234,7 @@ def read_options():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--peers", help="only these of: " + ", ".join(SETTINGS))
     parser.add_argument("--settings", help="only these, such as dataset+loop,eager+last")
+    parser.add_argument("--machine", action="store_true")
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--floor", type=float, metavar="ACCURACY")
     parser.add_argument("--data", metavar="cifar10:FOLDER", help="for --floor")
@@ -239,6 +243,8 @@ def read_options():
     options = parser.parse_args()
     if options.floor and not options.data:
         parser.error("--floor needs --data")
+    if options.machine and options.rounds < 2:
+        parser.error("--machine needs --rounds 2 or more")
     return options
 
 
@@ -247,11 +253,16 @@ def main():
     if options.report:
         report(options.report)
         return
-    set_up(options)
-    if options.floor:
-        keep(options, compare_floor(options))
-        return
     with tempfile.TemporaryDirectory() as folder:
+        if options.machine:
+            data = {model: made_data(model, folder) for model in {model for model, _ in STEPS}}
+            for case in STEPS:
+                keep(options, compare_machine(options, case, data[case[0]]))
+            return
+        set_up(options)
+        if options.floor:
+            keep(options, compare_floor(options))
+            return
         if options.memory:
             keep(options, compare_memory(options, made_data(CNN[0], folder)))
             return

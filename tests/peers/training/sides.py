@@ -96,12 +96,19 @@ def image_count(options, data):
     return int(re.search(r"([0-9]+) train and", page).group(1))
 
 
-def lockstep_speed(options, case, replicas, data):
+def bench_step(options, case, replicas, data, steps, settle, more=()):
+    """What one repetition of `lockstep bench step` says."""
     model, batch, cores = case
-    steps = IMAGES[model] // batch
     done = subprocess.run(
         [options.program, "bench", "step", model, "--data", data, "--global-batch", str(batch),
          "--devices", f"host:{replicas}", "--threads", str(cores // replicas), "--steps",
-         str(steps), "--settle", str(min(steps, SETTLE[model])), "--repeat", "1", "--json"],
+         str(steps), "--settle", str(settle), "--repeat", "1", "--json", *more],
         check=True, capture_output=True, text=True, preexec_fn=bound_to(cores))
-    return json.loads(done.stdout)["samples_per_second"]
+    return json.loads(done.stdout)
+
+
+def lockstep_speed(options, case, replicas, data):
+    model, batch, _ = case
+    steps = IMAGES[model] // batch
+    return bench_step(options, case, replicas, data, steps,
+                      min(steps, SETTLE[model]))["samples_per_second"]
