@@ -77,12 +77,15 @@ SOURCES = {
         augment_pixels
         batch_slot
         checkpoint
+        checkpoint_crc
         checkpoint_header
+        checkpoint_header_write
         csv
         data_file
         dataset
         dataset_cifar
         dataset_csv
+        dataset_csv_fields
         dataset_digits
         dataset_fill
         dataset_idx

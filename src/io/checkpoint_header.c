@@ -1,28 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* checkpoint_header.c -- reading, checking and writing the JSON header of a checkpoint.
+/* checkpoint_header.c -- reading and checking the JSON header of a checkpoint.
  *
  * The header's CRC is checked before its text is read, so that damage is called damage and not a
- * syntax error. Its place is found by the bytes  "crc32c/header":"  -- which occur nowhere else,
- * because inside a JSON string a quote has a backslash before it.
- *
- * After that nothing is trusted either: a CRC guards against accidents, not against a file made to
- * harm. Sizes are multiplied with overflow checks, and every number is checked before it is used.
+ * syntax error. After that nothing is trusted either: a CRC guards against accidents, not against a
+ * file made to harm. Sizes are multiplied with overflow checks, and every number is checked before
+ * it is used.
  */
 #include "io/checkpoint_header.h"
 
-#include <assert.h>
-#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "crc32c.h"
+#include "io/checkpoint_crc.h"
 #include "io/json.h"
-
-#define CRC_PREFIX "crc32c/"
-static const char crc_mark[] = "\"" CRC_PREFIX "header\":\"";
-enum { CRC_DIGITS = 8, DATA_ALIGNMENT = 64 };
 
 static const struct {
     const char *name;
@@ -43,59 +35,6 @@ size_t ls_saved_tensor_count(const ls_saved_tensor *tensor)
     size_t count = 1;
     for (int d = 0; d < tensor->dims; d++) count *= tensor->shape[d];
     return count;
-}
-
-/* -- the header's own CRC -------------------------------------------------------------------- */
-
-/* Eight lower-case hexadecimal digits. */
-static bool read_crc(const char *digits, uint32_t *out)
-{
-    *out = 0;
-    for (int i = 0; i < CRC_DIGITS; i++) {
-        static const char hex[] = "0123456789abcdef";
-        const char *d = digits[i] ? strchr(hex, digits[i]) : NULL;
-        if (!d) return false;
-        *out = *out << 4 | (uint32_t)(d - hex);
-    }
-    return true;
-}
-
-/* Offset of the eight digits of the header's CRC; 0 if there are none. */
-static size_t crc_place(const char *json, size_t byte_count)
-{
-    const size_t mark = sizeof crc_mark - 1;
-    for (size_t i = 0; i + mark + CRC_DIGITS < byte_count; i++) {
-        if (json[i] == '"' && memcmp(json + i, crc_mark, mark) == 0) return i + mark;
-    }
-    return 0;
-}
-
-/* CRC-32C of the header with the digits at `place` taken as zeros. */
-static uint32_t header_crc(const char *json, size_t byte_count, size_t place)
-{
-    const uint32_t before = ls_crc32c(0, json, place);
-    const uint32_t middle = ls_crc32c(before, "00000000", CRC_DIGITS);
-    const size_t rest = place + CRC_DIGITS;
-    return ls_crc32c(middle, json + rest, byte_count - rest);
-}
-
-static ls_status check_header_crc(const char *path, const char *json, size_t byte_count)
-{
-    if (byte_count == 0 || json[0] != '{') {
-        return ls_fail(LS_ERR_FORMAT, "%s: header: byte 8: expected '{': no checkpoint", path);
-    }
-    const size_t place = crc_place(json, byte_count);
-    if (place == 0) {
-        return ls_fail(LS_ERR_FORMAT, "%s: header: no crc32c/header in its metadata: damaged, or "
-                                      "not written by lockstep", path);
-    }
-    uint32_t said;
-    const uint32_t found = header_crc(json, byte_count, place);
-    if (!read_crc(json + place, &said) || said != found) {
-        return ls_fail(LS_ERR_FORMAT, "%s: header: damaged: its CRC-32C is %08" PRIx32
-                                      ", but it says %.8s", path, found, json + place);
-    }
-    return LS_OK;
 }
 
 /* -- reading --------------------------------------------------------------------------------- */
@@ -298,10 +237,10 @@ static ls_status check_tensor(const char *path, const ls_header *header, ls_head
                                       "elements", path, name, t->begin,
                        ls_dtype_bytes(t->saved.dtype));
     }
-    char key[sizeof CRC_PREFIX + LS_TENSOR_NAME_BYTES];
-    snprintf(key, sizeof key, CRC_PREFIX "%s", name);
+    char key[sizeof LS_CRC_PREFIX + LS_TENSOR_NAME_BYTES];
+    snprintf(key, sizeof key, LS_CRC_PREFIX "%s", name);
     const char *digits = ls_header_find_text(header, key);
-    if (!digits || strlen(digits) != CRC_DIGITS || !read_crc(digits, &t->crc)) {
+    if (!digits || strlen(digits) != LS_CRC_DIGITS || !ls_crc_read(digits, &t->crc)) {
         return ls_fail(LS_ERR_FORMAT, "%s: tensor %s: no metadata %s of 8 hexadecimal digits",
                        path, name, key);
     }
@@ -343,7 +282,7 @@ static ls_status check_tensors(const char *path, ls_header *header)
     header->data_bytes = end;
     int crc_count = 0; /* every tensor has one, so that more means one without a tensor */
     for (int i = 0; i < header->text_count; i++) {
-        crc_count += strncmp(header->text[i].key, CRC_PREFIX, sizeof CRC_PREFIX - 1) == 0;
+        crc_count += strncmp(header->text[i].key, LS_CRC_PREFIX, sizeof LS_CRC_PREFIX - 1) == 0;
     }
     if (crc_count == header->tensor_count + 1) return LS_OK;
     return ls_fail(LS_ERR_FORMAT, "%s: header: %d checks for %d tensors: one is missing", path,
@@ -354,7 +293,7 @@ ls_status ls_header_parse(ls_header *header, const char *path, const char *json,
                           size_t byte_count)
 {
     *header = (ls_header){ 0 };
-    LS_TRY(check_header_crc(path, json, byte_count));
+    LS_TRY(ls_header_crc_check(path, json, byte_count));
     char name[256];
     snprintf(name, sizeof name, "%s: header", path);
     ls_json_reader r;
@@ -375,67 +314,4 @@ void ls_header_free(ls_header *header)
     free(header->text);
     free(header->tensor);
     *header = (ls_header){ 0 };
-}
-
-/* -- writing --------------------------------------------------------------------------------- */
-
-static void write_metadata(ls_json_writer *w, const ls_saved_tensor *const *tensor,
-                           int tensor_count, const ls_saved_text *text, int text_count)
-{
-    ls_json_write_key(w, "__metadata__");
-    ls_json_write_open(w, '{');
-    ls_json_member_string(w, CRC_PREFIX "header", "00000000"); /* until the rest is known */
-    for (int i = 0; i < text_count; i++) {
-        ls_json_member_string(w, text[i].key, text[i].text);
-    }
-    for (int i = 0; i < tensor_count; i++) {
-        const size_t bytes = ls_saved_tensor_count(tensor[i]) * ls_dtype_bytes(tensor[i]->dtype);
-        char key[sizeof CRC_PREFIX + LS_TENSOR_NAME_BYTES], digits[CRC_DIGITS + 1];
-        snprintf(key, sizeof key, CRC_PREFIX "%s", tensor[i]->name);
-        snprintf(digits, sizeof digits, "%08" PRIx32, ls_crc32c(0, tensor[i]->data, bytes));
-        ls_json_member_string(w, key, digits);
-    }
-    ls_json_write_close(w, '}');
-}
-
-/* One tensor's object; its data begin at `begin`. Returns where they end. */
-static size_t write_tensor(ls_json_writer *w, const ls_saved_tensor *t, size_t begin)
-{
-    const size_t end = begin + ls_saved_tensor_count(t) * ls_dtype_bytes(t->dtype);
-    ls_json_write_key(w, t->name);
-    ls_json_write_open(w, '{');
-    ls_json_member_string(w, "dtype", ls_dtype_name(t->dtype));
-    ls_json_write_key(w, "shape");
-    ls_json_write_open(w, '[');
-    for (int d = 0; d < t->dims; d++) ls_json_write_count(w, t->shape[d]);
-    ls_json_write_close(w, ']');
-    ls_json_write_key(w, "data_offsets");
-    ls_json_write_open(w, '[');
-    ls_json_write_count(w, begin);
-    ls_json_write_count(w, end);
-    ls_json_write_close(w, ']');
-    ls_json_write_close(w, '}');
-    return end;
-}
-
-ls_status ls_header_write(const ls_saved_tensor *const *tensor, int tensor_count,
-                          const ls_saved_text *text, int text_count, char **json,
-                          size_t *byte_count)
-{
-    ls_json_writer w = { 0 };
-    ls_json_write_open(&w, '{');
-    write_metadata(&w, tensor, tensor_count, text, text_count);
-    size_t end = 0;
-    for (int i = 0; i < tensor_count; i++) end = write_tensor(&w, tensor[i], end);
-    ls_json_write_close(&w, '}');
-    while ((sizeof(uint64_t) + w.byte_count) % DATA_ALIGNMENT != 0 && !w.failed) {
-        ls_json_write_raw(&w, " ", 1);
-    }
-    LS_TRY(ls_json_write_end(&w, json, byte_count));
-    const size_t place = crc_place(*json, *byte_count);
-    assert(place > 0);
-    char digits[CRC_DIGITS + 1];
-    snprintf(digits, sizeof digits, "%08" PRIx32, header_crc(*json, *byte_count, place));
-    memcpy(*json + place, digits, CRC_DIGITS);
-    return LS_OK;
 }

@@ -30,19 +30,8 @@
 #include <string.h>
 
 #include "io/csv.h"
+#include "io/dataset_csv_fields.h"
 #include "io/dataset_internal.h"
-
-typedef struct {
-    bool header;
-    size_t every;          /* each every-th record is test; 0: none is */
-    const char *test_file; /* or NULL */
-    size_t answers;        /* label or target fields */
-    const char *label;     /* "last", "first" or a number's digits */
-    size_t first_answer;   /* 0-based field of the first; known with the number of fields */
-    const char *weights;   /* as label, or NULL: no weights */
-    size_t weight;         /* 0-based field; `fields`: there is none */
-    size_t fields;         /* of a record; 0: not known yet */
-} table_options;
 
 /* One CSV text and where its records go. */
 typedef struct {
@@ -54,116 +43,7 @@ typedef struct {
     size_t good[LS_PART_COUNT]; /* records with the right number of fields */
 } table;
 
-static ls_status read_test_option(const ls_spec *spec, table_options *options)
-{
-    enum { EVERY_MOST = 1000000 };
-    const ls_spec_item *item = ls_spec_find(spec, "test");
-    options->every = 5;
-    if (!item) return LS_OK;
-    if (strncmp(item->value, "every:", 6) == 0) {
-        if (ls_text_whole(item->value + 6, 2, EVERY_MOST, &options->every)) return LS_OK;
-        return ls_fail(LS_ERR_ARGUMENT, "data spec csv: test=%s, expected test=every:K, K in 2..%d",
-                       item->value, (int)EVERY_MOST);
-    }
-    options->every = 0;
-    if (strcmp(item->value, "none") != 0) options->test_file = item->value;
-    return LS_OK;
-}
-
-/* `key` names a field: last, first, or its number from 1. */
-static ls_status check_field_name(const char *key, const char *value)
-{
-    size_t field;
-    if (strcmp(value, "last") == 0 || strcmp(value, "first") == 0 ||
-        ls_text_whole(value, 1, LS_CLASSES_MAX, &field)) {
-        return LS_OK;
-    }
-    return ls_fail(LS_ERR_ARGUMENT,
-                   "data spec csv: %s=%s, expected last, first or a field's number from 1", key,
-                   value);
-}
-
-static ls_status read_options(ls_dataset *dataset, table_options *options)
-{
-    static const char *const no_yes[] = { "no", "yes", NULL };
-    static const char *const tasks[] = { "class", "regress", NULL };
-    const ls_spec *spec = &dataset->spec;
-    const ls_spec_item *label = ls_spec_find(spec, "label");
-    const ls_spec_item *weights = ls_spec_find(spec, "weights");
-    int header = 0, task = 0;
-    *options = (table_options){ .answers = 1, .label = label ? label->value : "last",
-                                .weights = weights ? weights->value : NULL };
-    LS_TRY(ls_spec_choice(spec, "header", no_yes, &header));
-    LS_TRY(ls_spec_choice(spec, "task", tasks, &task));
-    LS_TRY(ls_spec_whole(spec, "outputs", 1, LS_CLASSES_MAX, &options->answers));
-    LS_TRY(read_test_option(spec, options));
-    LS_TRY(check_field_name("label", options->label));
-    if (weights) LS_TRY(check_field_name("weights", weights->value));
-    if (ls_spec_find(spec, "outputs") && task == 0) {
-        return ls_fail(LS_ERR_ARGUMENT, "data spec csv: outputs=%zu goes with task=regress",
-                       options->answers);
-    }
-    options->header = header == 1;
-    dataset->info.task = task == 0 ? LS_TASK_CLASSIFY : LS_TASK_REGRESS;
-    dataset->info.outputs = task == 0 ? 0 : options->answers;
-    return LS_OK;
-}
-
 /* -- first pass ------------------------------------------------------------------------------ */
-
-/* The first of `count` fields that `name` says. */
-static size_t field_named(const char *name, size_t fields, size_t count)
-{
-    size_t first = 1;
-    if (strcmp(name, "last") == 0) return fields - count;
-    (void)ls_text_whole(name, 1, LS_CLASSES_MAX, &first); /* else "first" */
-    return first - 1;
-}
-
-/* Which field is the weight; the answers are known. */
-static ls_status fix_weight(const table *t, table_options *options)
-{
-    options->weight = options->fields;
-    if (!options->weights) return LS_OK;
-    const size_t weight = field_named(options->weights, options->fields, 1);
-    const size_t first = options->first_answer, end = first + options->answers;
-    if (weight >= options->fields || (weight >= first && weight < end)) {
-        return ls_fail(LS_ERR_ARGUMENT,
-                       "data spec csv: weights=%s is field %zu, expected one of the %zu in %s that "
-                       "is no label", options->weights, weight + 1, options->fields, t->name);
-    }
-    options->weight = weight;
-    return LS_OK;
-}
-
-/* The first record fixes how many fields there are and which are answers. */
-static ls_status fix_fields(const table *t, const ls_csv_span *line, table_options *options)
-{
-    const size_t fields = ls_csv_field_count(line);
-    const size_t others = options->answers + (options->weights ? 1 : 0); /* no features */
-    if (fields <= others) {
-        const char separator = memchr(line->text, ';', line->chars)    ? ';'
-                               : memchr(line->text, '\t', line->chars) ? '\t'
-                                                                       : '\0';
-        return ls_fail(LS_ERR_FORMAT,
-                       "%s: line %zu (byte %zu): %zu field%s, expected at least %zu, separated by "
-                       "commas%s",
-                       t->name, line->number, line->offset, fields, fields == 1 ? "" : "s",
-                       others + 1,
-                       separator == ';'    ? "; found semicolons"
-                       : separator == '\t' ? "; found tabs"
-                                           : "");
-    }
-    const size_t first = field_named(options->label, fields, options->answers);
-    if (first + options->answers > fields) {
-        return ls_fail(LS_ERR_ARGUMENT,
-                       "data spec csv: label=%s outputs=%zu is beyond the last field: %s has %zu",
-                       options->label, options->answers, t->name, fields);
-    }
-    options->fields = fields;
-    options->first_answer = first;
-    return fix_weight(t, options);
-}
 
 static ls_status check_line_ends(const table *t, const ls_csv_span *line)
 {
@@ -224,7 +104,7 @@ static ls_status fail_width(ls_dataset *dataset, const table *t, const ls_csv_sp
 }
 
 /* Check line ends and widths; count the good records of each part. */
-static ls_status scan(ls_dataset *dataset, table *t, table_options *options)
+static ls_status scan(ls_dataset *dataset, table *t, ls_csv_fields *options)
 {
     ls_csv csv = ls_csv_begin(t->text, t->bytes);
     ls_csv_span line;
@@ -232,7 +112,8 @@ static ls_status scan(ls_dataset *dataset, table *t, table_options *options)
     size_t records = 0;
     for (; ls_csv_next_line(&csv, &line); records++) {
         LS_TRY(check_line_ends(t, &line));
-        if (options->fields == 0 && line.chars > 0) LS_TRY(fix_fields(t, &line, options));
+        if (options->fields == 0 && line.chars > 0)
+            LS_TRY(ls_csv_fields_fix(options, t->name, &line));
         if (has_width(&line, options->fields)) {
             t->good[part_of(t, records)]++;
         } else {
@@ -304,7 +185,7 @@ typedef struct {
 } record_place;
 
 /* *good: whether all of the line could be read. */
-static ls_status read_record(ls_dataset *dataset, const table *t, const table_options *options,
+static ls_status read_record(ls_dataset *dataset, const table *t, const ls_csv_fields *options,
                              const ls_csv_span *line, record_place to, bool *good)
 {
     ls_csv_span field = { .text = NULL };
@@ -360,7 +241,7 @@ static record_place place_of(const ls_dataset *dataset, ls_part part, size_t ind
     };
 }
 
-static ls_status read_numbers(ls_dataset *dataset, const table *t, const table_options *options)
+static ls_status read_numbers(ls_dataset *dataset, const table *t, const ls_csv_fields *options)
 {
     ls_csv csv = ls_csv_begin(t->text, t->bytes);
     ls_csv_span line;
@@ -377,7 +258,7 @@ static ls_status read_numbers(ls_dataset *dataset, const table *t, const table_o
     return LS_OK;
 }
 
-static ls_status read_table(ls_dataset *dataset, table *t, table_options *options)
+static ls_status read_table(ls_dataset *dataset, table *t, ls_csv_fields *options)
 {
     LS_TRY(scan(dataset, t, options));
     dataset->store = LS_STORE_F32;
@@ -394,15 +275,15 @@ static ls_status read_table(ls_dataset *dataset, table *t, table_options *option
 
 ls_status ls_dataset_read_csv(ls_dataset *dataset, const char *name, const char *text, size_t bytes)
 {
-    table_options options;
-    LS_TRY(read_options(dataset, &options));
+    ls_csv_fields options;
+    LS_TRY(ls_csv_fields_read(dataset, &options));
     table t = { .name = name, .text = text, .bytes = bytes, .every = options.every };
     return read_table(dataset, &t, &options);
 }
 
 /* All records of the file at `path`, but each every-th if every > 0, go to `part`. */
 static ls_status read_file(ls_dataset *dataset, const char *path, ls_part part, size_t every,
-                           table_options *options)
+                           ls_csv_fields *options)
 {
     const ls_data_file *file = NULL;
     LS_TRY(ls_dataset_file(dataset, path, "CSV text", &file));
@@ -414,8 +295,8 @@ static ls_status read_file(ls_dataset *dataset, const char *path, ls_part part, 
 static ls_status open_csv(ls_dataset *dataset)
 {
     const char *path = ls_spec_file(&dataset->spec, 0);
-    table_options options;
-    LS_TRY(read_options(dataset, &options));
+    ls_csv_fields options;
+    LS_TRY(ls_csv_fields_read(dataset, &options));
     LS_TRY(read_file(dataset, path, LS_PART_TRAIN, options.every, &options));
     if (!options.test_file) return LS_OK;
     return read_file(dataset, options.test_file, LS_PART_TEST, 0, &options);
