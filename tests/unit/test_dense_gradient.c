@@ -89,6 +89,9 @@ static void test_passes_without_samples_add_nothing(void **state)
 static void test_many_filters_have_the_same_bits(void **state)
 {
     (void)state;
+    check_gradient(dense_shape(12, 257, 32), (sharing){8, 1, 0, 1}, NAIVE_ZEROS);
+    check_gradient(dense_shape(1, 257, 33), (sharing){8, 1, 0, 1}, NAIVE_ZEROS);
+    check_gradient(dense_shape(12, 257, 33), (sharing){8, 1, 0, 1}, NAIVE_ZEROS);
     check_gradient(dense_shape(13, 230, 256), (sharing){8, 1, 0, 1}, NAIVE_ZEROS);
     check_gradient(dense_shape(30, 225, 301), (sharing){8, 2, 1, 3}, NAIVE_ZEROS);
     check_gradient(dense_shape(500, 226, 291), (sharing){3, 1, 0, 1}, NAIVE_ZEROS);

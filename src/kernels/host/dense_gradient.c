@@ -11,9 +11,10 @@
  *                 for each tile of the group: dense_tile, which asks for a part of the next
  *                                             group's x meanwhile
  *
- * dy and x are read in place as a rule: a tile reads a few neighbouring floats of each place. Where
- * the rows of dy are far apart, these are as many lines of as many pages, in a few sets of the
- * caches; then they are copied first, for a block of rows that stays in the second level cache. So
+ * Few of dy's or x's words are copied: a tile reads some neighbouring floats of each place. Of dy
+ * these are as many lines, or twice as many, in some sets of the caches, and of many filters as
+ * many pages; where many tiles read them they are copied first, a line for each place, for a block
+ * of rows that stays in the second level cache. So
  * are the words of x where its rows evict each other from the first level cache, where a word is
  * not a whole one, and where the convolution has a stride; and if many tiles read them, where they
  * are more than that cache has room for or cross its lines.
@@ -39,9 +40,11 @@ enum { PLACES_IN_PLACE = 256 };
  * cross lines. (Measured, AVX-512: 784 places of 256 channels, 5 tiles: 0.95 of the peak in place,
  * 0.86 copied; 256 of 1000, 8 tiles: 0.75 and 0.82.) */
 enum { TILES_PER_COPY = 6 };
-/* Rows of dy from which on they are far apart, in floats, and columns of tiles that it takes then
- * to copy them. (Measured: 0.94 of the peak against 0.75 for 784 places of 512 filters.) */
-enum { FAR_FILTERS = 256, COLUMNS_PER_COPY = 8 };
+/* Floats of a row of dy from which on a tile finds few of its places in a line, and columns of
+ * tiles that it takes then to copy them. (Measured: 784 places of 512 filters 0.94 of the peak
+ * against 0.75; 64 places, 128 filters of 784 and 64 of 7200, 0.96 of the time; 64 of 128, which
+ * are 4 columns, 1.05.) */
+enum { FAR_FILTERS = 32, COLUMNS_PER_COPY = 8 };
 /* Tiles of rows from which on the words of the next group of columns are asked for meanwhile. */
 enum { TILES_PER_FETCH = 4 };
 /* Floats of dy that are copied at once: a part of a second level cache; but so many tiles at least,
@@ -66,6 +69,8 @@ enum {
 };
 _Static_assert((LS_DENSE_STACK_FLOATS + DY_FLOATS + COPY_FLOATS) * sizeof(float)
                <= LS_SCRATCH_BYTES, "stack and copies fit into scratch memory");
+_Static_assert((size_t)FAR_FILTERS >= LS_LANES, "a word from a row of dy ends in the next one");
+_Static_assert(LS_TILE_ROWS % 2 == 0, "a tile has pairs of rows");
 _Static_assert(LS_TILE_ROWS <= LS_LANES, "a word has room for a tile's floats of dy");
 
 typedef struct {
@@ -74,7 +79,7 @@ typedef struct {
     size_t filters, columns;         /* of dw */
     size_t places;
     size_t row_tiles, column_tiles;
-    size_t rows_each, rows_left;     /* rows of a tile; the first rows_left have one more */
+    size_t pairs_each, pairs_left;   /* of rows, in a tile; the first pairs_left have one more */
     size_t block_tiles, group_tiles; /* of rows, whose dy is copied at once; of columns, a group */
     bool is_strided;                 /* rows of x are not neighbours */
     bool copies_dy, copies_x;
@@ -86,22 +91,24 @@ typedef struct {
 
 /* -- operands --------------------------------------------------------------------------------- */
 
-/* First row of a tile of rows. */
+/* First row of a tile of rows; the last tile has the odd row, if there is one. */
 static size_t tile_row(const job *j, size_t i)
 {
-    return i * j->rows_each + ls_min_size(i, j->rows_left);
+    return ls_min_size(2 * (i * j->pairs_each + ls_min_size(i, j->pairs_left)), j->filters);
 }
 
-/* copy[tile][place][LS_LANES] = dy for the rows of tiles [first, last). */
+/* copy[tile][place][LS_LANES] = dy for the rows of tiles [first, last), and what lies there in dy
+ * after a tile's rows: only the last place's words can end past dy. */
 static void copy_dy(const job *j, size_t first, size_t last, float *copy)
 {
     for (size_t k = 0; k < j->places; k++) {
-        const float *from = j->args->dy + k * j->filters + tile_row(j, first);
+        const float *from = j->args->dy + k * j->filters;
+        const bool is_last = k + 1 == j->places;
         float *to = copy + k * LS_LANES;
         for (size_t i = first; i < last; i++, to += j->places * LS_LANES) {
-            const size_t rows = j->rows_each + (i < j->rows_left);
-            ls_vec_store(to, ls_vec_load_part(from, rows));
-            from += rows;
+            const size_t row = tile_row(j, i);
+            if (is_last) ls_vec_store(to, ls_vec_load_part(from + row, tile_row(j, i + 1) - row));
+            else ls_vec_store(to, ls_vec_load(from + row));
         }
     }
 }
@@ -182,10 +189,12 @@ static void share_fetch(const job *j, const group *g, size_t tile, ls_dense_tile
 {
     const size_t next = g->last_column * LS_TILE_COLUMNS;
     t->next_places = 0;
+    t->fetches = j->fetches_dw;
     if (!j->fetches_x || next >= j->columns) return;
     const size_t tiles = (g->last_row - g->first_row) * (g->last_column - g->first_column);
     const size_t first = tile * j->places / tiles;
     t->next_places = (tile + 1) * j->places / tiles - first;
+    t->fetches = true;
     t->next_share = ls_ceil_div(t->next_places, (size_t)j->leaf_count);
     t->next_columns = ls_min_size(j->group_tiles * LS_TILE_COLUMNS, j->columns - next);
     t->next_step = j->columns;
@@ -234,7 +243,6 @@ static void run_task(void *arg, size_t task, int thread)
     float *scratch = ls_pool_scratch(j->pool, thread), *dy = scratch + LS_DENSE_STACK_FLOATS;
     ls_dense_tile t = {
         .leaf = j->leaf,
-        .leaf_count = j->leaf_count,
         .step = j->columns,
         .piece_stride = j->args->piece_stride,
         .fetch_rows = j->fetches_dw ? (int)ls_ceil_div(LS_TILE_ROWS, (size_t)j->leaf_count) : 0,
@@ -253,12 +261,15 @@ static void run_task(void *arg, size_t task, int thread)
 
 /* -- set-up ----------------------------------------------------------------------------------- */
 
-static ls_dense_slot slot_of(const ls_fold *fold, int i)
+/* Slot i of the fold, the n-th that a leaf adds. */
+static ls_dense_slot slot_of(const ls_fold *fold, int i, int n)
 {
-    if (i < fold->piece_count) return (ls_dense_slot){LS_DENSE_PIECE_FLOATS, i};
-    return (ls_dense_slot){(size_t)(i - fold->piece_count) * LS_DENSE_TILE_FLOATS, -1};
+    const bool is_piece = i < fold->piece_count;
+    const int tile = is_piece ? LS_FOLD_MERGE_MAX + n : i - fold->piece_count;
+    return (ls_dense_slot){(size_t)tile * LS_DENSE_TILE_FLOATS, is_piece ? i : -1};
 }
 
+/* The leaves, each with all of its terms and slots. */
 static void list_leaves(job *j)
 {
     const ls_fold *fold = j->args->fold;
@@ -268,21 +279,44 @@ static void list_leaves(job *j)
     for (int i = 0; i < fold->leaf_count; i++) {
         const int to = fold->store[i];
         ls_dense_leaf *l = &j->leaf[j->leaf_count];
-        l->place = fold->sample[i] * width;
-        l->depth = fold->sample[i + 1] * width - l->place;
-        l->to = slot_of(fold, to);
+        l->terms = (fold->sample[i + 1] - fold->sample[i]) * width;
+        l->to = slot_of(fold, to, 0);
         l->add_count = 0;
+        l->adds_pieces = false;
         int only = -1;
         for (int m = 0; m < fold->merge_count[i]; m++) {
             const int from = fold->merge[i][m];
             if (is_zero[from]) continue;
-            l->add[l->add_count++] = slot_of(fold, from);
+            l->add[l->add_count] = slot_of(fold, from, l->add_count);
+            if (l->add[l->add_count++].piece >= 0) l->adds_pieces = true;
             only = from;
         }
-        const bool is_empty = l->depth == 0;
+        const bool is_empty = l->terms == 0;
         is_zero[to] = is_empty && l->add_count == 0 && to >= fold->piece_count;
         if (is_zero[to] || (is_empty && l->add_count == 1 && only == to)) continue;
         j->leaf_count++;
+    }
+}
+
+/* How each of them ends: a sum that goes to the stack does so while the next chain begins. */
+static void end_leaves(job *j)
+{
+    bool has_begun = false;
+    for (int i = 0; i < j->leaf_count; i++) {
+        ls_dense_leaf *l = &j->leaf[i];
+        const bool is_last = i + 1 == j->leaf_count;
+        const bool passes = l->to.piece < 0 && !is_last && l[1].terms > 0;
+        if (has_begun) l->terms--;
+        if (passes && l->add_count > 0) {
+            l->end = LS_DENSE_PASSES_SUM;
+            l->add_count--;
+        } else if (passes && l->terms > 0) {
+            l->end = LS_DENSE_PASSES_TERM;
+            l->terms--;
+        } else {
+            l->end = is_last ? LS_DENSE_IS_LAST : LS_DENSE_STORES;
+        }
+        has_begun = l->end == LS_DENSE_PASSES_SUM || l->end == LS_DENSE_PASSES_TERM;
     }
 }
 
@@ -298,8 +332,9 @@ void LS_HOST(dense_gradient)(ls_pool *pool, const ls_conv_weight_gradient_args *
     j.places = s->samples * s->out_height * s->out_width;
     j.row_tiles = ls_ceil_div(j.filters, LS_TILE_ROWS);
     j.column_tiles = ls_ceil_div(j.columns, LS_TILE_COLUMNS);
-    j.rows_each = j.filters / j.row_tiles;
-    j.rows_left = j.filters % j.row_tiles;
+    const size_t pairs = ls_ceil_div(j.filters, 2);
+    j.pairs_each = pairs / j.row_tiles;
+    j.pairs_left = pairs % j.row_tiles;
     const size_t places = ls_max_size(j.places, 1);
     j.block_tiles = ls_max_size(BLOCK_FLOATS / (places * LS_LANES), BLOCK_TILES_MIN);
     j.group_tiles = ls_max_size(GROUP_FLOATS / (places * LS_TILE_COLUMNS), 1);
@@ -313,6 +348,7 @@ void LS_HOST(dense_gradient)(ls_pool *pool, const ls_conv_weight_gradient_args *
                      && (j.places > PLACES_IN_PLACE || j.columns % LS_LANES != 0));
     list_leaves(&j);
     if (j.leaf_count == 0) return; /* a pass without samples that adds nothing to its pieces */
+    end_leaves(&j);
     const ls_split_problem problem = {
         .tile_rows = LS_TILE_ROWS,
         .row_tiles = j.row_tiles,

@@ -15,12 +15,19 @@
  *                     +---------------+   -> piece 0
  *
  * They stay in the first level cache. What lies between the terms of two chains is done row by row
- * of the tile: the last term of one, an addition, the store, the first term of the next. A CPU that
- * multiplies two words a cycle stores one in two, and few stores wait for their turn: a whole tile
- * of them at once holds up what follows. (Measured, AVX-512, two multiply-adds a cycle, 8 chains of
- * 8 terms, of which the additions leave 0.89 of the peak: 0.82 with all of a tile's stores at once,
- * 0.87 row by row.) The tile is as large as the registers allow: what a chain costs beside its
- * terms is the same few cycles for any size.
+ * of the tile: an addition or the last term of one, the store, the first term of the next. A CPU
+ * that multiplies two words a cycle stores one in two, and few stores wait for their turn: a whole
+ * tile of them at once holds up what follows. (Measured, AVX-512, two multiply-adds a cycle, 8
+ * chains of 8 terms, of which the additions leave 0.89 of the peak: 0.82 with all of a tile's
+ * stores at once, 0.85 row by row.) The tile is as large as the registers allow: what a chain costs
+ * beside its terms is the same few cycles for any size.
+ *
+ * Beside a busy neighbour it is instructions that count. So how a chain ends is found out once for
+ * all tiles (dense_gradient.c), and dy and x are read on and on from one pointer each. (Measured, 8
+ * chains of 8 terms in such company: 0.67 of the peak; with each chain's place and end found out by
+ * the tile, 0.60.)
+ *
+ * Rows are compiled for in pairs, and for one: half the code.
  *
  * The + 0.0f at the end of a chain makes a sum that is -0 into +0. Whether it was done to the terms
  * of an addition shows in the sum only if that is a zero, so it is enough to do it once, to what is
@@ -30,67 +37,36 @@
 #include "kernels/host/dense_tile.h"
 #include "kernels/host/tile_term.h"
 
-/* dy and x at some place: the terms of a chain from there on. */
+/* From here on p is a pointer that the compiler knows nothing of: an address near it is reckoned by
+ * the instruction that uses it. If not, the compiler finds that 28 addresses occur on two ways, and
+ * keeps them, in more registers than there are. */
+#define KEEP_POINTER(p) __asm__("" : "+r"(p))
+
+/* Where a tile has come to in dy and x, and bytes from a place to the next one. */
 typedef struct {
     const float *a, *b;
+    size_t a_bytes, b_bytes;
 } operands;
 
-LS_ALWAYS_INLINE operands operands_at(const ls_dense_tile *t, size_t place)
+LS_ALWAYS_INLINE const float *floats_after(const float *p, size_t bytes)
 {
-    return (operands){t->a + place * t->a_step, t->b + place * t->b_step};
+    return (const float *)((const char *)p + bytes);
 }
 
-/* acc = acc + `count` terms; `at` goes on to what follows them. */
-LS_ALWAYS_INLINE void add_terms(const ls_dense_tile *t, operands *at, size_t count,
-                                ls_vec acc[][LS_TILE_VECTORS], int rows, int vectors)
+/* acc = acc + `count` terms. */
+LS_ALWAYS_INLINE void add_terms(operands *at, size_t count, ls_vec acc[][LS_TILE_VECTORS],
+                                int rows, int vectors)
 {
-    const size_t a_step = t->a_step, b_step = t->b_step;
     const float *a = at->a, *b = at->b;
     for (size_t k = count; k > 0; k--) {
         ls_tile_term(&a, 1, LS_TILE_ROWS, b, acc, rows, vectors);
-        a += a_step;
-        b += b_step;
+        a = floats_after(a, at->a_bytes);
+        b = floats_after(b, at->b_bytes);
+        KEEP_POINTER(a); /* where it ends is known then, not worked out from `count` */
+        KEEP_POINTER(b);
     }
-    *at = (operands){a, b};
-}
-
-/* What lies between the terms of two chains, or a part of it: what is NULL is left out. */
-typedef struct {
-    const operands *last; /* term of a chain */
-    const float *add;     /* a tile of the stack */
-    float *to;            /* where the sum is stored, in rows that are `step` floats apart; */
-    size_t step;
-    bool is_piece;        /* with + 0.0f */
-    const operands *next; /* the first term of the next chain, which takes the sum's place */
-} turn;
-
-LS_ALWAYS_INLINE void take_turn(turn t, ls_vec acc[][LS_TILE_VECTORS], int rows, int vectors)
-{
-    ls_vec last[LS_TILE_VECTORS], next[LS_TILE_VECTORS];
-#pragma GCC unroll 16
-    for (int v = 0; v < vectors; v++) {
-        if (t.last != NULL) last[v] = ls_vec_load(t.last->b + v * LS_LANES);
-        if (t.next != NULL) next[v] = ls_vec_load(t.next->b + v * LS_LANES);
-    }
-#pragma GCC unroll 16
-    for (int r = 0; r < rows; r++) {
-        ls_vec last_all, next_all;
-        if (t.last != NULL) last_all = ls_vec_set(t.last->a[r]);
-        if (t.next != NULL) next_all = ls_vec_set(t.next->a[r]);
-#pragma GCC unroll 16
-        for (int v = 0; v < vectors; v++) {
-            ls_vec *x = &acc[r][v];
-            if (t.last != NULL) *x = ls_vec_fma(last_all, last[v], *x);
-            if (t.add != NULL) {
-                *x = ls_vec_add(ls_vec_load(t.add + r * LS_TILE_COLUMNS + v * LS_LANES), *x);
-            }
-            if (t.to != NULL) {
-                ls_vec_store(t.to + (size_t)r * t.step + v * LS_LANES,
-                             t.is_piece ? ls_vec_add(*x, ls_vec_zero()) : *x);
-            }
-            if (t.next != NULL) *x = ls_vec_mul(next_all, next[v]);
-        }
-    }
+    at->a = a;
+    at->b = b;
 }
 
 static float *piece_at(const ls_dense_tile *t, int piece)
@@ -98,67 +74,113 @@ static float *piece_at(const ls_dense_tile *t, int piece)
     return t->dw + (size_t)piece * t->piece_stride;
 }
 
-/* The tile in a piece to the stack's last tile. Seldom used, where ranks or passes share the
- * shards; calls in the middle of a tile would cost registers if they were part of it. */
-static __attribute__((noinline)) void fetch_piece(const ls_dense_tile *t, int piece, int rows)
+/* The tiles of pieces that a leaf adds to the stack. Seldom used, where ranks or passes share the
+ * shards; in the middle of a tile it would cost registers if it were part of it. */
+static __attribute__((noinline)) void fetch_pieces(const ls_dense_tile *t, const ls_dense_leaf *l,
+                                                   int rows)
 {
-    float *to = t->stack + LS_DENSE_PIECE_FLOATS;
-    const float *from = piece_at(t, piece);
-    for (int r = 0; r < rows; r++, to += LS_TILE_COLUMNS, from += t->step) {
-        for (size_t c = 0; c < t->columns; c++) to[c] = from[c];
+    const int count = l->add_count + (l->end == LS_DENSE_PASSES_SUM);
+    for (const ls_dense_slot *s = l->add, *end = s + count; s < end; s++) {
+        if (s->piece < 0) continue;
+        float *to = t->stack + s->floats;
+        const float *from = piece_at(t, s->piece);
+        for (int r = 0; r < rows; r++, to += LS_TILE_COLUMNS, from += t->step) {
+            for (size_t c = 0; c < t->columns; c++) to[c] = from[c];
+        }
     }
 }
 
-/* The stack's last tile, which has columns that dw does not have, + 0.0f to a piece. */
+/* The stack's first tile of a piece, which has columns that dw does not have, to that piece. */
 static __attribute__((noinline)) void store_part(const ls_dense_tile *t, int piece, int rows)
 {
     const float *from = t->stack + LS_DENSE_PIECE_FLOATS;
     float *to = piece_at(t, piece);
     for (int r = 0; r < rows; r++, from += LS_TILE_COLUMNS, to += t->step) {
-        for (size_t c = 0; c < t->columns; c++) to[c] = from[c] + 0.0f;
+        for (size_t c = 0; c < t->columns; c++) to[c] = from[c];
     }
 }
 
-/* Add the slots of a leaf but for the last one: where that lies, or NULL if there is none. */
-LS_ALWAYS_INLINE const float *add_slots(const ls_dense_tile *t, const ls_dense_leaf *l,
-                                        ls_vec acc[][LS_TILE_VECTORS], int rows, int vectors)
+/* acc = slot + acc, for the slots of a leaf. */
+LS_ALWAYS_INLINE void add_slots(const ls_dense_tile *t, const ls_dense_leaf *l,
+                                ls_vec acc[][LS_TILE_VECTORS], int rows, int vectors)
 {
-    const float *p = NULL;
     for (const ls_dense_slot *s = l->add, *end = s + l->add_count; s < end; s++) {
-        if (p != NULL) take_turn((turn){.add = p}, acc, rows, vectors);
-        if (s->piece >= 0) fetch_piece(t, s->piece, rows);
-        p = t->stack + s->floats;
+        const float *from = t->stack + s->floats;
+        KEEP_POINTER(from);
+#pragma GCC unroll 16
+        for (int r = 0; r < rows; r++) {
+#pragma GCC unroll 16
+            for (int v = 0; v < vectors; v++) {
+                const ls_vec x = ls_vec_load(from + r * LS_TILE_COLUMNS + v * LS_LANES);
+                acc[r][v] = ls_vec_add(x, acc[r][v]);
+            }
+        }
     }
-    return p;
 }
 
-/* Add `add`, or nothing if it is NULL, and store the sum to a slot. */
-LS_ALWAYS_INLINE void store_slot(const ls_dense_tile *t, ls_dense_slot to, const float *add,
+/* The last term of a chain, or the last tile that is added to it; the sum to the stack; and the
+ * first term of the next chain, which takes its place. */
+LS_ALWAYS_INLINE void pass_on(const ls_dense_tile *t, const ls_dense_leaf *l, bool adds,
+                              operands *at, ls_vec acc[][LS_TILE_VECTORS], int rows, int vectors)
+{
+    const float *a = at->a, *b = at->b, *add = adds ? t->stack + l->add[l->add_count].floats : NULL;
+    float *to = t->stack + l->to.floats;
+    KEEP_POINTER(a);
+    KEEP_POINTER(add);
+    KEEP_POINTER(to);
+    const float *next_a = adds ? a : floats_after(a, at->a_bytes);
+    const float *next_b = adds ? b : floats_after(b, at->b_bytes);
+    ls_vec last[LS_TILE_VECTORS], next[LS_TILE_VECTORS];
+#pragma GCC unroll 16
+    for (int v = 0; v < vectors; v++) {
+        if (!adds) last[v] = ls_vec_load(b + v * LS_LANES);
+        next[v] = ls_vec_load(next_b + v * LS_LANES);
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++) {
+#pragma GCC unroll 16
+        for (int v = 0; v < vectors; v++) {
+            const int i = r * LS_TILE_COLUMNS + v * LS_LANES;
+            ls_vec *x = &acc[r][v];
+            *x = adds ? ls_vec_add(ls_vec_load(add + i), *x) : ls_vec_fma_from(a + r, last[v], *x);
+            ls_vec_store(to + i, *x);
+            *x = ls_vec_mul_from(next_a + r, next[v]);
+        }
+    }
+    at->a = floats_after(next_a, at->a_bytes);
+    at->b = floats_after(next_b, at->b_bytes);
+}
+
+/* Store the sums, + 0.0f, to a slot. */
+LS_ALWAYS_INLINE void store_slot(const ls_dense_tile *t, ls_dense_slot slot,
                                  ls_vec acc[][LS_TILE_VECTORS], int rows, int vectors)
 {
-    if (add != NULL) take_turn((turn){.add = add}, acc, rows, vectors);
-    if (to.piece >= 0 && t->columns == (size_t)vectors * LS_LANES) {
-        const turn end = {.to = piece_at(t, to.piece), .step = t->step, .is_piece = true};
-        take_turn(end, acc, rows, vectors);
-        return;
+    const bool is_in_place = slot.piece >= 0 && t->columns == (size_t)vectors * LS_LANES;
+    float *to = is_in_place ? piece_at(t, slot.piece) : t->stack + slot.floats;
+    const size_t step = is_in_place ? t->step : LS_TILE_COLUMNS;
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++) {
+#pragma GCC unroll 16
+        for (int v = 0; v < vectors; v++) {
+            const ls_vec x = ls_vec_add(acc[r][v], ls_vec_zero());
+            ls_vec_store(to + v * LS_LANES, x);
+        }
+        to += step;
+        KEEP_POINTER(to);
     }
-    const turn end = {.to = t->stack + to.floats, .step = LS_TILE_COLUMNS};
-    take_turn(end, acc, rows, vectors);
-    if (to.piece >= 0) store_part(t, to.piece, rows);
+    if (slot.piece >= 0 && !is_in_place) store_part(t, slot.piece, rows);
 }
 
 /* Ask for a leaf's share of the lines of dw that the tile is stored to, and of x that a later tile
  * reads, these in the second level cache: the first has none to spare. All of them at once would
  * keep the tile's own loads waiting. */
-LS_ALWAYS_INLINE void fetch_share(const ls_dense_tile *t, int leaf, int rows, int vectors)
+LS_ALWAYS_INLINE void fetch_share(const ls_dense_tile *t, size_t leaf, int rows, int vectors)
 {
     enum { SECOND_LEVEL = 2 };
-    const int first_row = leaf * t->fetch_rows, last_row = first_row + t->fetch_rows;
-    const size_t first = (size_t)leaf * t->next_share, last = first + t->next_share;
-    if ((first_row >= rows || t->fetch_rows == 0) && first >= t->next_places) return;
+    const int first_row = (int)leaf * t->fetch_rows, last_row = first_row + t->fetch_rows;
+    const size_t first = leaf * t->next_share, last = first + t->next_share;
     for (int r = first_row; r < last_row && r < rows; r++) {
         const float *row = t->dw + (size_t)r * t->step;
-#pragma GCC unroll 16
         for (int c = 0; c < vectors * LS_LANES; c += LS_LINE_FLOATS) __builtin_prefetch(row + c, 1);
     }
     for (size_t k = first; k < last && k < t->next_places; k++) {
@@ -169,79 +191,59 @@ LS_ALWAYS_INLINE void fetch_share(const ls_dense_tile *t, int leaf, int rows, in
     }
 }
 
-/* The first term of a chain; of none, +0. */
-LS_ALWAYS_INLINE void begin_leaf(const ls_dense_tile *t, const ls_dense_leaf *l,
-                                 ls_vec acc[][LS_TILE_VECTORS], int rows, int vectors)
+LS_ALWAYS_INLINE void clear(ls_vec acc[][LS_TILE_VECTORS], int rows, int vectors)
 {
 #pragma GCC unroll 16
     for (int r = 0; r < rows; r++) {
 #pragma GCC unroll 16
         for (int v = 0; v < vectors; v++) acc[r][v] = ls_vec_zero();
     }
-    const operands first = operands_at(t, l->place);
-    if (l->depth > 0) take_turn((turn){.next = &first}, acc, rows, vectors);
-}
-
-/* The other terms, what is added to them, and the store. */
-LS_ALWAYS_INLINE void end_leaf(const ls_dense_tile *t, const ls_dense_leaf *l,
-                               ls_vec acc[][LS_TILE_VECTORS], int rows, int vectors)
-{
-    operands at = operands_at(t, l->place + 1);
-    if (l->depth > 1) add_terms(t, &at, l->depth - 1, acc, rows, vectors);
-    const float *add = add_slots(t, l, acc, rows, vectors);
-    store_slot(t, l->to, add, acc, rows, vectors);
-}
-
-/* The same and the first term of the next chain. Both have terms, this one two at least, and the
- * sum goes to the stack. */
-LS_ALWAYS_INLINE void pass_leaf(const ls_dense_tile *t, const ls_dense_leaf *l,
-                                ls_vec acc[][LS_TILE_VECTORS], int rows, int vectors)
-{
-    operands at = operands_at(t, l->place + 1);
-    const operands next = operands_at(t, l[1].place);
-    turn pass = {.to = t->stack + l->to.floats, .step = LS_TILE_COLUMNS, .next = &next};
-    if (l->add_count == 0) {
-        add_terms(t, &at, l->depth - 2, acc, rows, vectors);
-        pass.last = &at;
-        take_turn(pass, acc, rows, vectors);
-    } else {
-        add_terms(t, &at, l->depth - 1, acc, rows, vectors);
-        pass.add = add_slots(t, l, acc, rows, vectors);
-        take_turn(pass, acc, rows, vectors);
-    }
 }
 
 LS_ALWAYS_INLINE void run_leaves(const ls_dense_tile *t, int rows, int vectors)
 {
-    const ls_dense_leaf *end = t->leaf + t->leaf_count;
     ls_vec acc[LS_TILE_ROWS][LS_TILE_VECTORS];
-    bool has_begun = false;
-    for (const ls_dense_leaf *l = t->leaf; l < end; l++) {
-        fetch_share(t, (int)(l - t->leaf), rows, vectors);
-        if (!has_begun) begin_leaf(t, l, acc, rows, vectors);
-        has_begun = l->to.piece < 0 && l + 1 < end && l->depth > 1 && l[1].depth > 0;
-        if (has_begun) pass_leaf(t, l, acc, rows, vectors);
-        else end_leaf(t, l, acc, rows, vectors);
+    operands at = {t->a, t->b, t->a_step * sizeof(float), t->b_step * sizeof(float)};
+    clear(acc, rows, vectors);
+    for (const ls_dense_leaf *l = t->leaf;; l++) {
+        if (t->fetches) fetch_share(t, (size_t)(l - t->leaf), rows, vectors);
+        if (l->adds_pieces) fetch_pieces(t, l, rows);
+        add_terms(&at, l->terms, acc, rows, vectors);
+        add_slots(t, l, acc, rows, vectors);
+        if (l->end == LS_DENSE_PASSES_TERM) {
+            pass_on(t, l, false, &at, acc, rows, vectors);
+        } else if (l->end == LS_DENSE_PASSES_SUM) {
+            pass_on(t, l, true, &at, acc, rows, vectors);
+        } else {
+            store_slot(t, l->to, acc, rows, vectors);
+            if (l->end == LS_DENSE_IS_LAST) return;
+            clear(acc, rows, vectors);
+        }
     }
 }
 
 typedef void tile_fn(const ls_dense_tile *t);
 
-#define DEFINE_NARROW(rows)                                                                       \
-    static void run_##rows##_narrow(const ls_dense_tile *t) { run_leaves(t, rows, 1); }
-#define DEFINE_WIDE(rows)                                                                         \
-    static void run_##rows##_wide(const ls_dense_tile *t) { run_leaves(t, rows, LS_TILE_VECTORS); }
-LS_TILE_ROW_COUNTS(DEFINE_NARROW)
-LS_TILE_ROW_COUNTS(DEFINE_WIDE)
+#define DEFINE_PAIRS(n)                                                                           \
+    static void run_##n##_narrow(const ls_dense_tile *t) { run_leaves(t, 2 * n, 1); }             \
+    static void run_##n##_wide(const ls_dense_tile *t) { run_leaves(t, 2 * n, LS_TILE_VECTORS); }
+LS_TILE_PAIR_COUNTS(DEFINE_PAIRS)
+static void run_one_narrow(const ls_dense_tile *t) { run_leaves(t, 1, 1); }
+static void run_one_wide(const ls_dense_tile *t) { run_leaves(t, 1, LS_TILE_VECTORS); }
 
-#define NAME_NARROW(rows) run_##rows##_narrow,
-#define NAME_WIDE(rows) run_##rows##_wide,
-static tile_fn *const narrow[] = {LS_TILE_ROW_COUNTS(NAME_NARROW)};
-static tile_fn *const wide[] = {LS_TILE_ROW_COUNTS(NAME_WIDE)};
+#define NAME_NARROW(n) run_##n##_narrow,
+#define NAME_WIDE(n) run_##n##_wide,
+static tile_fn *const narrow[] = {run_one_narrow, LS_TILE_PAIR_COUNTS(NAME_NARROW)};
+static tile_fn *const wide[] = {run_one_wide, LS_TILE_PAIR_COUNTS(NAME_WIDE)};
 
 void LS_HOST(dense_tile)(const ls_dense_tile *tile)
 {
-    const int i = tile->rows - 1;
-    if (tile->columns <= LS_LANES) narrow[i](tile);
-    else wide[i](tile);
+    tile_fn *const *run = tile->columns <= LS_LANES ? narrow : wide;
+    const size_t even = (size_t)(tile->rows / 2 * 2);
+    if (even > 0) run[even / 2](tile);
+    if (even == (size_t)tile->rows) return;
+    ls_dense_tile one = *tile;
+    one.a += even;
+    one.dw += even * tile->step;
+    run[0](&one);
 }

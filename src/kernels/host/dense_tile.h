@@ -14,12 +14,13 @@
 #include "kernels/fold.h"
 #include "kernels/host/tile.h"
 
-/* Floats of the stack: the fold's temporaries, tiles of LS_TILE_COLUMNS a row, and one more tile,
- * which stands for one of a piece. */
+/* Floats of the stack: the fold's temporaries, tiles of LS_TILE_COLUMNS a row, and as many tiles
+ * again, each of which stands for one of a piece that a leaf adds; the first also for one that it
+ * is stored to. */
 enum {
     LS_DENSE_TILE_FLOATS = LS_TILE_ROWS * LS_TILE_COLUMNS,
     LS_DENSE_PIECE_FLOATS = LS_FOLD_MERGE_MAX * LS_DENSE_TILE_FLOATS, /* before that tile */
-    LS_DENSE_STACK_FLOATS = LS_DENSE_PIECE_FLOATS + LS_DENSE_TILE_FLOATS
+    LS_DENSE_STACK_FLOATS = LS_DENSE_PIECE_FLOATS + LS_FOLD_MERGE_MAX * LS_DENSE_TILE_FLOATS
 };
 
 /* Where the tile of a slot of the fold lies. */
@@ -28,16 +29,25 @@ typedef struct {
     int piece;     /* not -1: it is of this piece, and on the stack only on its way from or to dw */
 } ls_dense_slot;
 
-/* A shard's chain, and what is added to it. */
+/* What follows a leaf's terms, and its slots if it has some; and what the next one begins with. */
+typedef enum {
+    LS_DENSE_PASSES_TERM, /* a last term; the store to the stack; the next one's first term */
+    LS_DENSE_PASSES_SUM,  /* a last slot is added; the same */
+    LS_DENSE_STORES,      /* the store, + 0.0f; the next one begins with +0 */
+    LS_DENSE_IS_LAST      /* the store, + 0.0f; there is no next one */
+} ls_dense_end;
+
+/* A shard's chain, and what is added to it. Its places follow those of the leaf before it. */
 typedef struct {
-    size_t place, depth;
-    int add_count;
+    size_t terms;         /* but those that are part of what ends this leaf, or the one before it */
+    int add_count;        /* but for the last slot of PASSES_SUM, which is add[add_count] */
+    bool adds_pieces;     /* some slots are of pieces */
+    ls_dense_end end;
     ls_dense_slot add[LS_FOLD_MERGE_MAX], to;
 } ls_dense_leaf;
 
 typedef struct {
-    const ls_dense_leaf *leaf;
-    int leaf_count;
+    const ls_dense_leaf *leaf; /* the last one says that it is that */
     int rows;                /* 1 .. LS_TILE_ROWS */
     size_t columns;          /* 1 .. LS_TILE_COLUMNS */
     const float *a, *b;      /* place 0 of dy and x, at the tile's first row and column */
@@ -45,7 +55,8 @@ typedef struct {
     float *dw;               /* the tile in piece 0 */
     size_t step;             /* floats from a row of dw to the next one */
     size_t piece_stride;
-    int fetch_rows;          /* so many rows of piece 0 are asked for before each chain, */
+    bool fetches;
+    int fetch_rows;          /* it does: so many rows of piece 0 are asked for before each chain, */
     size_t next_share;       /* and so many places */
     const float *next;       /* of words of x that a later tile reads: */
     size_t next_places, next_columns;

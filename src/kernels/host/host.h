@@ -15,6 +15,7 @@
  *   ls_vec_fma(a, b, c)             a * b + c, rounded once
  *   ls_vec_fma_from(p, b, c)        *p * b + c, the float taken from memory for this alone where
  *                                   that is one instruction
+ *   ls_vec_mul_from(p, b)           *p * b, likewise
  *   ls_vec_add(a, b)  ls_vec_mul(a, b)   a + b, a * b
  *   ls_vec_relu(v)                  v <= 0 ? 0 : v, so a NaN passes
  *   ls_mask                         yes or no for every lane
@@ -31,6 +32,7 @@
  *   LS_TILE_ROWS  LS_TILE_VECTORS   the micro-kernel's tile (tile.h): rows, vector words across
  *   LS_NARROW_ROWS                  rows of one that is a single word wide, LS_TILE_ROWS or more
  *   LS_TILE_ROW_COUNTS(X)           X(1) X(2) ... X(LS_TILE_ROWS)
+ *   LS_TILE_PAIR_COUNTS(X)          X(1) X(2) ... X(LS_TILE_ROWS / 2)
  *   LS_NARROW_ROW_COUNTS(X)         X(1) X(2) ... X(LS_NARROW_ROWS)
  *   LS_TILE_TRIPLES  LS_TILE_TRIPLE_COUNTS(X)   the tile of filter_rows.c: triples of rows
  */

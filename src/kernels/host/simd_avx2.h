@@ -14,6 +14,7 @@
 
 enum { LS_LANES = 8, LS_TILE_ROWS = 6, LS_TILE_VECTORS = 2 };
 #define LS_TILE_ROW_COUNTS(X) X(1) X(2) X(3) X(4) X(5) X(6)
+#define LS_TILE_PAIR_COUNTS(X) X(1) X(2) X(3)
 enum { LS_NARROW_ROWS = 12 };
 #define LS_NARROW_ROW_COUNTS(X) LS_TILE_ROW_COUNTS(X) X(7) X(8) X(9) X(10) X(11) X(12)
 enum { LS_TILE_TRIPLES = 4 };
@@ -53,6 +54,12 @@ static inline ls_vec ls_vec_fma_from(const float *a, ls_vec b, ls_vec c)
 static inline ls_vec ls_vec_add(ls_vec a, ls_vec b) { return _mm256_add_ps(a, b); }
 static inline ls_vec ls_vec_sub(ls_vec a, ls_vec b) { return _mm256_sub_ps(a, b); }
 static inline ls_vec ls_vec_mul(ls_vec a, ls_vec b) { return _mm256_mul_ps(a, b); }
+
+static inline ls_vec ls_vec_mul_from(const float *a, ls_vec b)
+{
+    return ls_vec_mul(ls_vec_set(*a), b);
+}
+
 static inline ls_vec ls_vec_negate(ls_vec a) { return -a; }
 
 static inline ls_vec ls_vec_relu(ls_vec v)

@@ -18,6 +18,7 @@
 enum { LS_LANES = 16, LS_TILE_ROWS = 14, LS_TILE_VECTORS = 2 };
 #define LS_TILE_ROW_COUNTS(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) \
     X(10) X(11) X(12) X(13) X(14)
+#define LS_TILE_PAIR_COUNTS(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 enum { LS_NARROW_ROWS = 16 };
 #define LS_NARROW_ROW_COUNTS(X) LS_TILE_ROW_COUNTS(X) X(15) X(16)
 enum { LS_TILE_TRIPLES = 9 };
@@ -49,6 +50,13 @@ static inline ls_vec ls_vec_fma(ls_vec a, ls_vec b, ls_vec c) { return _mm512_fm
 static inline ls_vec ls_vec_fma_from(const float *a, ls_vec b, ls_vec c)
 {
     __asm__("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(c) : "v"(b), "m"(*a));
+    return c;
+}
+
+static inline ls_vec ls_vec_mul_from(const float *a, ls_vec b)
+{
+    ls_vec c;
+    __asm__("vmulps %2%{1to16%}, %1, %0" : "=v"(c) : "v"(b), "m"(*a));
     return c;
 }
 

@@ -14,6 +14,7 @@
 
 enum { LS_LANES = 4, LS_TILE_ROWS = 4, LS_TILE_VECTORS = 1 };
 #define LS_TILE_ROW_COUNTS(X) X(1) X(2) X(3) X(4)
+#define LS_TILE_PAIR_COUNTS(X) X(1) X(2)
 enum { LS_NARROW_ROWS = LS_TILE_ROWS };
 #define LS_NARROW_ROW_COUNTS(X) LS_TILE_ROW_COUNTS(X)
 enum { LS_TILE_TRIPLES = 4 };
@@ -107,6 +108,12 @@ static inline ls_vec ls_vec_fma_from(const float *a, ls_vec b, ls_vec c)
 static inline ls_vec ls_vec_add(ls_vec a, ls_vec b) { return a + b; }
 static inline ls_vec ls_vec_sub(ls_vec a, ls_vec b) { return a - b; }
 static inline ls_vec ls_vec_mul(ls_vec a, ls_vec b) { return a * b; }
+
+static inline ls_vec ls_vec_mul_from(const float *a, ls_vec b)
+{
+    return ls_vec_mul(ls_vec_set(*a), b);
+}
+
 static inline ls_vec ls_vec_negate(ls_vec a) { return -a; }
 
 static inline ls_vec ls_vec_relu(ls_vec v)
