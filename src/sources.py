@@ -164,6 +164,7 @@ SOURCES = {
         bench_step
         console
         contact_sheet
+        cut_file
         data
         devices
         eval

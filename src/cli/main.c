@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "cli/console.h"
+#include "cli/cut_file.h"
 #include "cli/options.h"
 #include "nearest.h"
 #include "status.h"
@@ -135,6 +136,7 @@ static ls_status finish_output(void)
 int main(int argc, char **argv)
 {
     hold_standard_streams();
+    ls_cut_file_catch();
     signal(SIGXFSZ, SIG_IGN); /* a file that may grow no more is a failed write, with a message */
     if (argc < 2) {
         print_usage(stderr);

@@ -11,7 +11,7 @@
  * reads past the map.
  *
  * The file must not be changed while it is open: one that is cut short under the map ends the
- * program with SIGBUS.
+ * program with SIGBUS (cli/cut_file.h says of which file).
  */
 #ifndef LS_IO_DATA_FILE_H
 #define LS_IO_DATA_FILE_H

@@ -64,6 +64,34 @@ static void test_a_signal_ends_a_run_with_a_checkpoint_and_how_to_continue(void 
     }
 }
 
+static void test_a_data_file_cut_short_under_a_run_is_named(void **state)
+{
+    (void)state;
+    enum { RECORD_BYTES = 3073, RECORDS = 64 }; /* of CIFAR-10: zeros are black, of class 0 */
+    char line[] = "train linear --data cifar10:. --devices host:1 --epochs 100000 --out r";
+    char *argv[COMMAND_WORDS_MAX];
+    int ends[2];
+    write_text("data_batch_1.bin", "");
+    write_text("test_batch.bin", "");
+    assert_int_equal(truncate("data_batch_1.bin", RECORDS * RECORD_BYTES), 0);
+    assert_int_equal(truncate("test_batch.bin", RECORD_BYTES), 0);
+    command_words(line, argv);
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(fcntl(ends[0], F_SETFD, FD_CLOEXEC), 0);
+    const pid_t pid = command_start(argv, ends[1]);
+    close(ends[1]);
+    last.out[0] = '\0';
+    read_until(ends[0], "epoch      2/100000", last.out);
+    assert_int_equal(truncate("data_batch_1.bin", 0), 0);
+    read_until(ends[0], NULL, last.out);
+    close(ends[0]);
+    assert_int_equal(command_wait(pid), 3);
+    read_text("err", last.err);
+    expect_text(last.err, "/data_batch_1.bin: was cut short while it was read");
+    expect("eval r", 3); /* of the data; the checkpoint is whole */
+    expect("show r", 0);
+}
+
 static void test_output_that_is_lost_is_a_failure(void **state)
 {
     (void)state;
@@ -118,6 +146,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST_IN_FOLDER(test_a_signal_ends_a_run_with_a_checkpoint_and_how_to_continue),
+        TEST_IN_FOLDER(test_a_data_file_cut_short_under_a_run_is_named),
         TEST_IN_FOLDER(test_output_that_is_lost_is_a_failure),
         TEST_IN_FOLDER(test_closed_streams_leave_the_files_of_a_run_alone),
         TEST_IN_FOLDER(test_a_file_that_may_not_grow_is_a_message_and_exit_code_1),
