@@ -204,6 +204,7 @@ HOST_KERNELS = """
     gemm
     in_place
     loss
+    near_gemm
     patch
     peak
     pool

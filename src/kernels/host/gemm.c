@@ -13,7 +13,10 @@
  * few tiles read it, B too is used where it lies. Where A is the smaller one and both are stored
  * along k, as in a dense layer with few samples, they change places: A is packed, B used where it
  * lies, and C comes out transposed.
+ *
+ * A small product is made otherwise (near_gemm.c).
  */
+#include "kernels/host/near_gemm.h"
 #include "kernels/host/pack.h"
 #include "kernels/host/product.h"
 #include "sizes.h"
@@ -71,9 +74,6 @@ enum { FAR_FLOATS = 1 << 18 };
 
 static bool is_b_far(const ls_gemm_args *g) { return g->N * g->K >= FAR_FLOATS; }
 
-/* Floats of A and B that stay in half of a first level cache of 32 KiB. */
-enum { NEAR_FLOATS = 1 << 12 };
-
 /* Where A's rows of a block may be read again for every panel, a panel is packed just before it is
  * used, always to the same place, which is quicker to store to, and tiles are described for every
  * panel, not for every tile of rows: blocks of fewer k than rows gain nothing by it, nor far ones
@@ -82,17 +82,14 @@ enum { NEAR_FLOATS = 1 << 12 };
  *
  * B in place is read so where it is far away, as the next panel is asked for while tiles multiply
  * by this one (64x7200x64: 1.08 times the speed beside a busy neighbour); not for one or two tiles,
- * of which the processor does better with B's rows from end to end (4x2048x1000: 0.55). And where
- * all is so near that only descriptions count (64x64x10: 1.1). */
+ * of which the processor does better with B's rows from end to end (4x2048x1000: 0.55). */
 static bool is_by_panel(const ls_gemm_args *g)
 {
     const size_t depth = ls_min_size(g->K, block_depth(g));
     const bool far = is_b_far(g);
     if (must_copy(g) || must_turn(g) || g->M * depth > BY_PANEL_FLOATS) return false;
     if (!is_b_in_place(g)) return depth >= (far ? 2 : 1) * g->M;
-    if (far) return g->M > FEW_ROWS;
-    return (g->M + g->N) * g->K <= NEAR_FLOATS
-           && g->N * LS_TILE_ROWS < g->M * LS_TILE_COLUMNS;
+    return far && g->M > FEW_ROWS;
 }
 
 /* Panels of a part, at most; 0: any number. Where all of A's rows may be read again and B is larger
@@ -205,8 +202,9 @@ static bool is_turned_by_panel(const ls_gemm_args *g)
 
 ls_status LS_HOST(gemm)(ls_stream *stream, const ls_gemm_args *args)
 {
-    ls_gemm_args operands = *args;
     const bool turned = is_turned(args);
+    if (!turned && LS_HOST(near_gemm)(stream->device->pool, args)) return LS_OK;
+    ls_gemm_args operands = *args;
     if (turned) {
         operands.M = args->N;
         operands.N = args->M;

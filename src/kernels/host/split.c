@@ -5,8 +5,6 @@
 
 #include "sizes.h"
 
-/* Fewer multiplications than this are not worth waking another thread for. */
-enum { TASK_WORK_MIN = 1 << 19 };
 /* Multiplications per cycle of one thread, roughly. */
 static const double WORK_PER_CYCLE = 2.0 * LS_LANES;
 /* How much longer a cut into more rows may take by this estimate, where rows come first. (Measured
@@ -33,7 +31,7 @@ ls_split LS_HOST(split)(const ls_split_problem *p, int threads)
     ls_split best = {row_min, column_min};
     const double work = (double)(p->row_tiles * p->column_tiles)
                         * (double)(p->tile_rows * LS_TILE_COLUMNS) * (double)p->depth;
-    if (threads == 1 || work < TASK_WORK_MIN) return best;
+    if (threads == 1 || work < LS_TASK_WORK_MIN) return best;
     const size_t most = 4 * (size_t)threads;
     double least = split_time(p, best, threads);
     for (size_t r = row_min; r <= ls_min_size(p->row_tiles, row_min * most); r++) {

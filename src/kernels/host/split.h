@@ -26,6 +26,9 @@ typedef struct {
                       * thread finds most of them, and of their gradient, in its core's caches. */
 } ls_split_problem;
 
+/* Fewer multiplications than this are not worth waking another thread for. */
+enum { LS_TASK_WORK_MIN = 1 << 19 };
+
 ls_split LS_HOST(split)(const ls_split_problem *problem, int threads);
 
 static inline size_t ls_split_tasks(ls_split split) { return split.row_parts * split.column_parts; }
