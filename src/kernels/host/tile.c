@@ -17,9 +17,7 @@
  *
  * What a multiply-add costs beside itself is instructions, where another program runs on the
  * core's other half: of a tile of 14 x 2 words 53 for 28 multiply-adds reach 0.57 of the peak, 46
- * 0.63. (Where the core is its own, both reach 0.98.) So two k are one turn of the loop, which
- * moves its pointers once for both: 42 instructions; a product of 256x256x256 takes 0.95 of the
- * time. Four in a turn are more than the compiler has registers for.
+ * 0.63. (Where the core is its own, both reach 0.98.)
  */
 #include "kernels/host/tile.h"
 
@@ -82,7 +80,6 @@ LS_ALWAYS_INLINE void tile_run_along(described *t, const ls_tile_run *run,
 #pragma GCC unroll 16
     for (int i = 0; i < rows; i += each) a[i / each] = from + (size_t)i * row_step;
     const float *b = t->b + run->b;
-#pragma GCC unroll 2
     for (size_t k = run->depth; k > 0; k--) {
         /* An address, not a pointer: it may lie past the matrix, and then nothing happens. */
         if (fetch == FETCH_NEXT) {
