@@ -13,6 +13,7 @@
  * as a 32-bit one. X stays in the mapped file, which may be larger than the memory (data_file.h).
  */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "io/dataset_internal.h"
@@ -132,20 +133,34 @@ static ls_store store_of(const ls_npy *x)
     return x->type == LS_NPY_U1 ? LS_STORE_U8 : x->type == LS_NPY_F4 ? LS_STORE_F32 : LS_STORE_F64;
 }
 
+/* "a label, a whole number", "3 floats": what a record of Y is. */
+static const char *target_text(const ls_dataset_info *info, char out[48])
+{
+    if (info->task == LS_TASK_CLASSIFY) snprintf(out, 48, "a label, a whole number");
+    else snprintf(out, 48, "%zu float%s", info->outputs, info->outputs == 1 ? "" : "s");
+    return out;
+}
+
 /* Must the test part be like the training part? Yes: shape, type of X, task. */
 static ls_status check_alike(const ls_dataset *dataset, const ls_npy *x, const ls_npy *y)
 {
     const ls_dataset_info a = dataset->info, b = describe(x, y);
-    if (a.is_image == b.is_image && a.height == b.height && a.width == b.width &&
-        a.channels == b.channels && dataset->store == store_of(x) && a.task == b.task &&
-        a.outputs == b.outputs) {
-        return LS_OK;
+    if (a.is_image != b.is_image || a.height != b.height || a.width != b.width ||
+        a.channels != b.channels) {
+        return ls_fail(LS_ERR_FORMAT, "%s: samples of %zux%zux%zu, expected %zux%zux%zu, as in "
+                       "training", x->file->path, b.height, b.width, b.channels, a.height, a.width,
+                       a.channels);
     }
-    return ls_fail(LS_ERR_FORMAT,
-                   "%s: samples of %zux%zux%zu, %zu targets; expected %zux%zux%zu, %zu targets "
-                   "and the same types, as in training",
-                   x->file->path, b.height, b.width, b.channels, b.outputs, a.height, a.width,
-                   a.channels, a.outputs);
+    if (dataset->store != store_of(x)) {
+        return ls_fail(LS_ERR_FORMAT, "%s: elements of %zu bytes, expected the type that X has in "
+                       "training", x->file->path, x->element_bytes);
+    }
+    if (a.task != b.task || a.outputs != b.outputs) {
+        char found[48], expected[48];
+        return ls_fail(LS_ERR_FORMAT, "%s: a record is %s, expected %s, as in training",
+                       y->file->path, target_text(&b, found), target_text(&a, expected));
+    }
+    return LS_OK;
 }
 
 static ls_status open_part(ls_dataset *dataset, ls_part part, const char *x_path,

@@ -94,8 +94,14 @@ static ls_status read_extent(cursor *c, size_t *out)
     const size_t begin = c->at;
     size_t value = 0;
     while (c->at < c->end && c->file->data[c->at] >= '0' && c->file->data[c->at] <= '9') {
-        value = value * 10 + (size_t)(c->file->data[c->at++] - '0');
-        if (c->at - begin > DIGITS_MAX) return fail_header(c, "at most 18 digits");
+        if (c->at - begin < DIGITS_MAX) value = value * 10 + (size_t)(c->file->data[c->at] - '0');
+        c->at++;
+    }
+    if (c->at - begin > DIGITS_MAX) {
+        return ls_fail(LS_ERR_FORMAT, "%s: byte %zu: %.*s in the header's shape, a number of %zu "
+                       "digits, expected at most %d", c->file->path, begin,
+                       (int)(c->at - begin < 40 ? c->at - begin : 40),
+                       (const char *)c->file->data + begin, c->at - begin, DIGITS_MAX);
     }
     if (c->at == begin) return fail_header(c, "a number of the shape");
     *out = value;

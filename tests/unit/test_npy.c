@@ -104,8 +104,17 @@ static void test_the_test_part_follows_its_key(void **state)
     ls_dataset_close(d);
     data_folder_npy(folder, "x2.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 3), }",
                     x_f4, 12);
-    must_refuse(LS_ERR_FORMAT, "samples of 1x1x3, 0 targets; expected 1x1x2",
+    must_refuse(LS_ERR_FORMAT, "x2.npy: samples of 1x1x3, expected 1x1x2, as in training",
                 "npy:%s/x.npy,%s/y.npy,test=%s/x2.npy,%s/y2.npy", path, path, path, path);
+    data_folder_npy(folder, "x2.npy", "{'descr': '|u1', 'fortran_order': False, 'shape': (1, 2), }",
+                    x_f4, 2);
+    must_refuse(LS_ERR_FORMAT, "x2.npy: elements of 1 bytes, expected the type",
+                "npy:%s/x.npy,%s/y.npy,test=%s/x2.npy,%s/y2.npy", path, path, path, path);
+    data_folder_npy(folder, "y2.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (6,), }",
+                    x_f4, 24);
+    must_refuse(LS_ERR_FORMAT, "y2.npy: a record is 1 float, expected a label, a whole number, as "
+                "in training",
+                "npy:%s/x.npy,%s/y.npy,test=%s/x.npy,%s/y2.npy", path, path, path, path);
     must_refuse(LS_ERR_ARGUMENT, "expected test=X.npy,Y.npy",
                 "npy:%s/x.npy,%s/y.npy,test=%s/x2.npy", path, path, path);
     must_refuse(LS_ERR_ARGUMENT, "1 names of files or folders, expected 2", "npy:%s/x.npy", path);
@@ -146,7 +155,10 @@ static void test_headers_are_read_strictly(void **state)
     refuse_header("{'descr': '<f4', 'fortran_order': False, 'shape': (5, 2), }",
                   "48 bytes of data, expected 40");
     refuse_header("{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387905, 2), }",
-                  "at most 18 digits");
+                  "byte 61: 4611686018427387905 in the header's shape, a number of 19 digits, "
+                  "expected at most 18");
+    refuse_header("{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000000000000000, ",
+                  "1000000000000000000000000 in the header's shape, a number of 25 digits");
     refuse_header("{'descr': '<f4', 'fortran_order': False, 'shape': "
                   "(900000000000000000, 900000000000000000), }", "expected more than 2^64");
     data_folder_write(folder, "x.npy", "\x93NUMPY\001\000\xff\x00{'descr'", 18);
