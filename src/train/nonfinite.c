@@ -12,6 +12,7 @@
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 #include "train/guard.h"
 
@@ -36,22 +37,52 @@ static ls_status search_weights(ls_rank *k)
     return LS_OK;
 }
 
-/* Every rank looks at its own weights, then at its last pass's activations; whoever finds the cause
- * reports it. Does not return LS_OK. */
+/* The place in the training part of row `row` of the pass, counted from 1 as records are. */
+static ls_status read_place(ls_rank *k, const ls_pass_input *pass, uint64_t row, uint64_t *place)
+{
+    ls_replica *r = &k->replica;
+    uint32_t index;
+    LS_TRY(ls_copy_to_host(&r->compute, r->pinned, pass->index + row, sizeof index));
+    LS_TRY(ls_stream_drain(&r->compute, k->run->group, "reading where a sample is"));
+    memcpy(&index, r->pinned, sizeof index);
+    *place = (uint64_t)index + 1;
+    return LS_OK;
+}
+
+/* The rank whose sample is the first, in the order of the batch, of which the first layer of all
+ * ranks is not finite; -1: all are finite. Equal on all ranks, and the sample is the same for any
+ * number of them: ranks share the batch out in order. After a barrier. */
+static int first_bad_rank(const ls_run *run)
+{
+    int first = -1;
+    for (int r = 0; r < run->world_size; r++) {
+        const int layer = run->rank[r].bad_layer;
+        if (layer >= 0 && (first < 0 || layer < run->rank[first].bad_layer)) first = r;
+    }
+    return first;
+}
+
+/* Every rank looks at its own weights, then at its last pass's activations; whoever has the cause
+ * reports it, and the others wait until that ends them. Does not return LS_OK.
+ * The barrier is what makes every rank's bad_layer visible to the others. */
 static ls_status explain_loss(ls_rank *k)
 {
+    const char *what = "the search for a value that is not finite";
     const ls_pass_input last = ls_replica_pass(&k->replica, k->replica.plan.pass_count - 1, 0);
-    int layer;
-    uint64_t element;
+    uint64_t element, place;
     LS_TRY(search_weights(k));
-    LS_TRY(ls_replica_find_nonfinite(&k->replica, last.samples, k->run->group, &layer, &element));
-    if (layer >= 0) {
-        const ls_layer *found = &k->run->model.layer[layer];
+    LS_TRY(ls_replica_find_nonfinite(&k->replica, last.samples, k->run->group, &k->bad_layer,
+                                     &element));
+    LS_TRY(ls_barrier_wait(k->run->group, k->rank, what));
+    const int first = first_bad_rank(k->run);
+    if (first == k->rank) {
+        const ls_layer *found = &k->run->model.layer[k->bad_layer];
+        LS_TRY(read_place(k, &last, element / ls_shape_floats(found->out), &place));
         return ls_fail(LS_ERR_NONFINITE, "the loss is %g: the output of layer %s is the first that "
-                       "is not finite, sample %" PRIu64 " of this rank", k->numbers.loss,
-                       found->name, element / ls_shape_floats(found->out));
+                       "is not finite, of record %" PRIu64 " of the training part",
+                       k->numbers.loss, found->name, place);
     }
-    LS_TRY(ls_barrier_wait(k->run->group, k->rank, "the search for a value that is not finite"));
+    LS_TRY(ls_barrier_wait(k->run->group, k->rank, what)); /* the cause's rank does not come */
     return ls_fail(LS_ERR_NONFINITE, "the loss is %g, while weights and layer outputs are finite: "
                    "the loss itself overflowed; a smaller learning rate or scaled inputs may help",
                    k->numbers.loss);

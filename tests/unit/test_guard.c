@@ -128,6 +128,25 @@ static void test_by_default_a_run_stops_at_the_step_that_is_not_finite(void **st
     training_destroy(t);
 }
 
+/* Which record it was does not depend on who had it. */
+static void test_the_record_that_is_not_finite_is_named_alike_for_any_number(void **state)
+{
+    (void)state;
+    const float steep = 1e5f;
+    training *t = create("0,0\n0,0\n0,0\n0,0\n0,0\n0,0\n1e38,0\n1e38,0\n");
+    training_set(t, "init", training_weights(t, "steep", "dense1/kernel", 1, 1, &steep));
+    training_set(t, "global-batch", "4");
+    training_set(t, "shards", "4");
+    for (int n = 1; n <= 4; n++) {
+        char list[16];
+        snprintf(list, sizeof list, "host:%d", n);
+        training_set(t, "devices", list);
+        assert_int_equal(training_run(t), LS_ERR_NONFINITE);
+        assert_non_null(strstr(ls_last_error(), "not finite, of record 7 of the training part"));
+    }
+    training_destroy(t);
+}
+
 static void test_a_skipped_step_changes_nothing_but_the_place_in_the_data(void **state)
 {
     (void)state;
@@ -248,6 +267,7 @@ int main(void)
         cmocka_unit_test(test_after_100_failures_in_a_row_the_run_ends),
         cmocka_unit_test(test_a_step_without_weight_between_failures_does_not_hide_them),
         cmocka_unit_test(test_by_default_a_run_stops_at_the_step_that_is_not_finite),
+        cmocka_unit_test(test_the_record_that_is_not_finite_is_named_alike_for_any_number),
         cmocka_unit_test(test_a_skipped_step_changes_nothing_but_the_place_in_the_data),
         cmocka_unit_test(test_statistics_that_would_not_be_finite_are_a_step_that_is_not),
         cmocka_unit_test(test_a_gradient_too_long_to_be_squared_is_a_step_that_is_not_finite),
