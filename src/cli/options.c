@@ -238,10 +238,7 @@ ls_status ls_flag_count(const ls_invocation *v, int flag, int low, int high, int
 
 ls_status ls_checkpoint_argument(const char *argument, char *path, size_t bytes)
 {
-    ls_config config;
-    ls_config_init(&config);
-    LS_TRY(ls_config_set(&config, "resume", argument));
-    return ls_resume_find(&config, path, bytes);
+    return ls_checkpoint_find(argument, path, bytes);
 }
 
 /* -- help ----------------------------------------------------------------------------------- */

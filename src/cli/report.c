@@ -96,7 +96,10 @@ static void report_batch(FILE *out, const ls_train_plan *plan)
     fputc('\n', out);
     begin_row(out, "steps");
     fprintf(out, "%" PRIu64 " an epoch; ", plan->steps_per_epoch);
-    if (plan->first_step > 0) {
+    if (plan->nothing_to_do) {
+        fprintf(out, "%" PRIu64 " done, %" PRIu64 " asked for: nothing to do\n", plan->first_step,
+                plan->last_step);
+    } else if (plan->first_step > 0) {
         fprintf(out, "from step %" PRIu64 " to %" PRIu64 "\n", plan->first_step, plan->last_step);
     } else {
         fprintf(out, "%" PRIu64 " in all\n", plan->last_step);
@@ -289,20 +292,24 @@ static void report_done(FILE *out, const ls_train_result *result)
 void ls_report_result(FILE *out, const char *program, const ls_config *config,
                       const ls_train_result *result)
 {
+    const bool has_trained = result->time.steps > 0;
     const char *end = result->stopped_by_signal ? "stopped by a signal"
                       : result->out_of_time     ? "stopped by --time-limit"
                       : result->stopped_early   ? "stopped by --early-stop"
                       : result->reached_until   ? "reached what --until asked for"
-                                                : "done";
+                      : has_trained             ? "done"
+                                                : "nothing to do, done before";
     fprintf(out, "%s: ", end);
     report_done(out, result);
     report_line(out, "last", &result->last);
     report_line(out, "best", &result->best);
-    begin_row(out, "speed");
-    fprintf(out, "%.0f samples/s: %" PRIu64 " samples in %.3f s of steps\n",
-            result->samples_per_second, result->samples, result->seconds);
-    ls_report_time(out, &result->time);
-    report_input(out, &result->input, result->time.steps);
+    if (has_trained) {
+        begin_row(out, "speed");
+        fprintf(out, "%.0f samples/s: %" PRIu64 " samples in %.3f s of steps\n",
+                result->samples_per_second, result->samples, result->seconds);
+        ls_report_time(out, &result->time);
+        report_input(out, &result->input, result->time.steps);
+    }
     report_digest(out, "weights", result->weights_sha256);
     report_digest(out, "optimizer", result->optimizer_sha256);
     report_digest(out, "statistics", result->statistics_sha256);

@@ -31,8 +31,11 @@ ls_status ls_rung_times(ls_ladder *l)
 static double print_speed(const char *what, double *speed, int count)
 {
     const ls_bench_spread s = ls_bench_spread_of(speed, count);
-    printf("     %-12s %10.0f samples/s  (%.0f to %.0f, spread %.1f %%)\n", what, s.median, s.least,
-           s.most, 100 * (s.most - s.least) / s.median);
+    printf("     %-12s %10.0f samples/s", what, s.median);
+    if (count > 1)
+        printf("  (%.0f to %.0f, spread %.1f %%)", s.least, s.most,
+               100 * (s.most - s.least) / s.median);
+    printf("\n");
     return s.median;
 }
 

@@ -90,21 +90,25 @@ static content content_of(DIR *open_folder)
 }
 
 /* May a run be written here? */
-static ls_status check_content(const char *path, bool resume)
+static ls_status check_content(ls_run_folder *folder, bool resume)
 {
+    const char *path = folder->path;
     DIR *open_folder = opendir(path);
     if (!open_folder) return ls_fail(LS_ERR_IO, "--out %s: %s", path, strerror(errno));
     const content found = content_of(open_folder);
     closedir(open_folder);
-    if (found != CONTENT_NONE && !resume) {
-        return ls_fail(LS_ERR_ARGUMENT, "--out %s: the folder is not empty: continue its run with "
-                                        "--resume %s, or give another --out", path, path);
-    }
     if (found == CONTENT_OTHER) {
         return ls_fail(LS_ERR_ARGUMENT, "--out %s: the folder is not empty, and not a run's: give "
                                         "another --out", path);
     }
-    return LS_OK;
+    if (found == CONTENT_NONE || resume) return LS_OK;
+    if (access(ls_run_folder_checkpoint(folder, "last"), F_OK) != 0) {
+        return ls_fail(LS_ERR_ARGUMENT, "--out %s: the folder is not empty: its run has no "
+                                        "checkpoint yet; start it anew there with --resume auto, "
+                                        "or give another --out", path);
+    }
+    return ls_fail(LS_ERR_ARGUMENT, "--out %s: the folder is not empty: continue its run with "
+                                    "--resume %s, or give another --out", path, path);
 }
 
 /* Keep other processes out. A file system without locks is no reason to stop. */
@@ -132,7 +136,7 @@ static ls_status prepare_folder(ls_run_folder *folder, bool resume)
 {
     LS_TRY(make_folders(folder->path));
     LS_TRY(lock_folder(folder));
-    LS_TRY(check_content(folder->path, resume));
+    LS_TRY(check_content(folder, resume));
     LS_TRY(prove_writable(place_of(folder, "config.txt")));
     ls_new_file_remove_stale_in(folder->path);
     LS_TRY(make_folders(place_of(folder, "checkpoints")));

@@ -28,8 +28,8 @@ typedef struct ls_run_folder ls_run_folder;
 /* Open `path` for a new run (must be absent or empty), or, with `resume`, also one that is there:
  * then lines after epoch `epochs_done` and step `steps_done` are cut off. Temporary files that a
  * killed process left in it are removed.
- * Errors: ARGUMENT (not empty: names --resume and another --out; with resume: not a run's folder),
- * IO (cannot be made or written: why; another process has it open), MEMORY. */
+ * Errors: ARGUMENT (not empty: names --resume, auto without a checkpoint, and another --out; not a
+ * run's folder), IO (cannot be made or written: why; another process has it open), MEMORY. */
 LS_MUST_USE ls_status ls_run_folder_open(const char *path, bool resume, uint64_t epochs_done,
                                          uint64_t steps_done, ls_run_folder **out);
 void ls_run_folder_close(ls_run_folder *folder); /* accepts NULL */

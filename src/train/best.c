@@ -6,6 +6,7 @@
  * the right one only if it ends with the very line that the run calls its best: the folder may
  * have gone on to a better epoch after the checkpoint that continues.
  */
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,6 +20,25 @@ static bool is_same_line(const ls_history_line *a, const ls_history_line *b)
 {
     return a->epoch == b->epoch && a->step == b->step && is_same_number(a->loss, b->loss)
            && is_same_number(a->val_loss, b->val_loss);
+}
+
+/* Of a file that is not the best epoch's: what is wrong with it. */
+static void note_lost(ls_run *run, const char *path, uint64_t epoch)
+{
+    ls_checkpoint *checkpoint = NULL;
+    const ls_status status = ls_checkpoint_open(path, &checkpoint);
+    ls_checkpoint_close(checkpoint);
+    FILE *file = status == LS_OK ? NULL : fopen(path, "rb");
+    if (file) {
+        fclose(file);
+        snprintf(run->best_lost, sizeof run->best_lost, "%.600s: damaged, and the best so far was "
+                 "in it, epoch %" PRIu64 "; the next epoch that is better replaces it",
+                 ls_last_error(), epoch);
+        return;
+    }
+    snprintf(run->best_lost, sizeof run->best_lost, "there is no best.safetensors of epoch %" PRIu64
+             ", the best so far, beside %.600s: there will be none until an epoch is better", epoch,
+             run->resume_path);
 }
 
 bool ls_best_is_at(const char *path, const ls_history_line *best)
@@ -62,7 +82,10 @@ ls_status ls_best_carry(ls_run *run, const ls_progress *start, bool same_folder)
     if (start->best.epoch == 0) return LS_OK;
     snprintf(beside, sizeof beside, "%.*sbest.safetensors",
              slash ? (int)(slash - run->resume_path) + 1 : 0, run->resume_path);
-    run->best_is_lost = !ls_best_is_at(beside, &start->best);
-    if (same_folder || run->best_is_lost) return LS_OK;
+    if (!ls_best_is_at(beside, &start->best)) {
+        note_lost(run, beside, start->best.epoch);
+        return LS_OK;
+    }
+    if (same_folder) return LS_OK;
     return copy_file(beside, ls_run_folder_checkpoint(run->folder, "best"));
 }

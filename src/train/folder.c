@@ -4,9 +4,11 @@
  * A run that continues goes on in its own folder, unless --out names another, which then must be as
  * empty as a new run's. How a run folder is laid out is io/run_folder.h's matter.
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "train/run.h"
@@ -39,6 +41,16 @@ static void run_folder_of(const char *checkpoint, char out[LS_TEXT_BYTES])
     out[n - t] = '\0';
 }
 
+ls_status ls_checkpoint_find(const char *argument, char *path, size_t bytes)
+{
+    struct stat info;
+    const bool is_folder = stat(argument, &info) == 0 && S_ISDIR(info.st_mode);
+    snprintf(path, bytes, "%s%s", argument,
+             is_folder ? "/checkpoints/last.safetensors" : "");
+    if (!is_folder || stat(path, &info) == 0) return LS_OK;
+    return ls_fail(LS_ERR_FORMAT, "%s: no checkpoints/last.safetensors in this folder", argument);
+}
+
 /* Equal but for slashes at the end. */
 static bool is_same_folder(const char *a, const char *b)
 {
@@ -57,6 +69,10 @@ ls_status ls_folder_open(ls_run *run, const ls_progress *start)
     if (!config->out[0]) memcpy(config->out, own, sizeof own);
     choose_folder(config);
     const bool same = own[0] && is_same_folder(own, config->out);
+    if (run->nothing_to_do && !same)
+        return ls_fail(LS_ERR_ARGUMENT, "--out %s: there is nothing to write there: %s has "
+                       "done %" PRIu64 " epochs, %" PRIu64 " steps, all that is asked for",
+                       config->out, run->resume_path, start->epoch, start->step);
     const bool automatic = strcmp(config->resume, "auto") == 0;
     LS_TRY(ls_run_folder_open(config->out, same || automatic, resumed ? start->epoch : 0,
                               resumed ? start->step : 0, &run->folder));
@@ -67,6 +83,7 @@ ls_status ls_folder_open(ls_run *run, const ls_progress *start)
 ls_status ls_folder_describe(const ls_run *run)
 {
     char *text = NULL;
+    if (run->nothing_to_do) return LS_OK;
     LS_TRY(ls_config_write(&run->config, &text));
     ls_status status = ls_run_folder_write(run->folder, "config.txt", text);
     free(text);

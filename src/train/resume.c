@@ -42,7 +42,8 @@ ls_status ls_resume_find(const ls_config *config, char *path, size_t bytes)
     if (exists(path)) return LS_OK;
     if (!automatic)
         return ls_fail(LS_ERR_FORMAT, "--resume %s: no checkpoints/last.safetensors in this "
-                       "folder", resume);
+                       "folder: a run that ended before its first checkpoint is started anew by "
+                       "its command with --resume auto --out %s", resume, resume);
     path[0] = '\0';
     return LS_OK;
 }

@@ -110,7 +110,8 @@ struct ls_run {
     double begin;                 /* ls_clock when the run was opened */
     const ls_observer *observer;
     ls_train_result *result;
-    bool best_is_lost;            /* continued, and the best epoch's file is not where it was */
+    bool nothing_to_do;           /* continued, and what is asked for had been done */
+    char best_lost[800];          /* continued, and why the best epoch's file is not there; or "" */
     char numerics_class[128], world[64], schedule[128], resume_line[512], resume_path[1200];
     struct ls_explanation *explanation; /* owned; NULL unless --explain-step */
 };
@@ -138,7 +139,8 @@ bool ls_machine_is_drained(ls_run *run);
  * from `start` as it was then. Errors: ARGUMENT, IO, FORMAT. */
 LS_MUST_USE ls_status ls_folder_open(ls_run *run, const ls_progress *start);
 
-/* folder.c: write config.txt and environment.json. Errors: IO, MEMORY. */
+/* folder.c: write config.txt and environment.json; in a folder where there is nothing to do they
+ * stay. Errors: IO, MEMORY. */
 LS_MUST_USE ls_status ls_folder_describe(const ls_run *run);
 
 /* step.c: one synchronous update. Collective. */
@@ -172,7 +174,7 @@ LS_MUST_USE ls_status ls_resume_config(ls_config *config, const ls_saved_run *sa
 bool ls_best_is_at(const char *path, const ls_history_line *best);
 
 /* best.c: once the run's folder is open: take the best epoch's file along from the folder of the
- * checkpoint that continues, unless that is the same; sets best_is_lost. Errors: IO, MEMORY. */
+ * checkpoint that continues, unless that is the same; writes best_lost. Errors: IO, MEMORY. */
 LS_MUST_USE ls_status ls_best_carry(ls_run *run, const ls_progress *start, bool same_folder);
 
 /* environment.c: environment.json's text, owned by the caller. */

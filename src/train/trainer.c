@@ -147,6 +147,9 @@ static ls_status plan_steps(ls_run *run, const ls_progress *start)
         return ls_fail(LS_ERR_ARGUMENT, "--drop-remainder: %zu training samples do not fill one "
                        "batch of %" PRIu64, samples, config->global_batch);
     if (run->resume_path[0]) LS_TRY(check_progress(run, start));
+    run->nothing_to_do = run->resume_path[0]
+                         && ((config->epochs > 0 && start->epoch >= config->epochs)
+                             || (config->steps > 0 && start->step >= config->steps));
     run->last_step = config->epochs > 0 ? config->epochs * run->steps_per_epoch : UINT64_MAX;
     if (config->steps > 0) run->last_step = min_u64(run->last_step, config->steps);
     ls_schedule_fill(&config->schedule, run->last_step);
@@ -170,10 +173,12 @@ static ls_status init_weights(ls_run *run)
         ls_model_init_statistics(&run->model, run->statistics_host);
         return LS_OK;
     }
+    char path[LS_TEXT_BYTES * 2];
     ls_checkpoint *init = NULL;
-    ls_status status = ls_checkpoint_open(config->init, &init);
+    LS_TRY(ls_checkpoint_find(config->init, path, sizeof path));
+    ls_status status = ls_checkpoint_open(path, &init);
     if (status == LS_OK)
-        status = ls_run_weights_load(init, config->init, &run->model, false, run->arena_host,
+        status = ls_run_weights_load(init, path, &run->model, false, run->arena_host,
                                      run->statistics_host);
     ls_checkpoint_close(init);
     return status;
@@ -250,6 +255,7 @@ static void tell_plan(ls_run *run, const ls_progress *start)
         .steps_per_epoch = run->steps_per_epoch,
         .first_step = start->step,
         .last_step = run->last_step,
+        .nothing_to_do = run->nothing_to_do,
         .device_bytes = most,
         .out = run->config.out });
 }
@@ -289,13 +295,11 @@ static void tell_warnings(const ls_run *run)
 }
 
 /* The best epoch so far is known by its numbers alone. */
-static void tell_lost_best(const ls_run *run, const ls_progress *start)
+static void tell_lost_best(const ls_run *run)
 {
     char line[LS_MESSAGE_BYTES];
-    if (!run->best_is_lost || !run->observer->note) return;
-    snprintf(line, sizeof line, "warning: there is no best.safetensors of epoch %" PRIu64 ", the "
-             "best so far, beside %.600s: there will be none until an epoch is better",
-             start->best.epoch, run->resume_path);
+    if (!run->best_lost[0] || !run->observer->note) return;
+    snprintf(line, sizeof line, "warning: %s", run->best_lost);
     run->observer->note(run->observer->context, line);
 }
 
@@ -342,7 +346,7 @@ static ls_status open_run(ls_run *run)
         tell_plan(run, &saved.progress);
         tell_warnings(run);
         tell_unused(run);
-        tell_lost_best(run, &saved.progress);
+        tell_lost_best(run);
     }
     ls_saved_run_free(&saved);
     ls_checkpoint_close(checkpoint);

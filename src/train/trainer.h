@@ -37,6 +37,7 @@ typedef struct {
                                          threads) of these; NULL: the system places them */
     size_t global_batch;
     uint64_t steps_per_epoch, first_step, last_step; /* applied updates before and after this run */
+    bool nothing_to_do;               /* continued, and as many steps or epochs had been done */
     size_t device_bytes;              /* memory of the fullest replica */
     const char *out;                  /* run folder */
 } ls_train_plan;
@@ -139,6 +140,10 @@ void ls_evaluation_free(ls_evaluation *evaluation); /* accepts all-zero */
 
 /* The configuration stored in a checkpoint. Errors: FORMAT. */
 LS_MUST_USE ls_status ls_checkpoint_config(const char *checkpoint, ls_config *config);
+
+/* The file that a checkpoint's FILE or a run's DIR means: itself, or the folder's last one; it need
+ * not be a checkpoint. Errors: FORMAT (DIR has none). */
+LS_MUST_USE ls_status ls_checkpoint_find(const char *argument, char *path, size_t bytes);
 
 /* The checkpoint that --resume FILE|DIR|auto names ("" if auto and there is none yet). */
 LS_MUST_USE ls_status ls_resume_find(const ls_config *config, char *path, size_t bytes);

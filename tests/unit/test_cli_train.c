@@ -91,6 +91,79 @@ static void test_a_run_that_was_continued_ends_in_the_bits_of_one_that_was_not(v
     expect_text(last.err, "--seed 5");
 }
 
+/* It was ended before it could save: what it left, and where each message leads. */
+static void test_a_run_without_a_checkpoint_is_started_anew_in_its_folder(void **state)
+{
+    (void)state;
+    expect("train linear --data digits --epochs 1 --out r", 0);
+    assert_int_equal(unlink("r/checkpoints/last.safetensors"), 0);
+    assert_int_equal(unlink("r/checkpoints/best.safetensors"), 0);
+    expect("train linear --data digits --epochs 1 --out r", 2);
+    expect_text(last.err, "its run has no checkpoint yet; start it anew there with --resume auto");
+    expect("train linear --data digits --epochs 1 --resume r", 3);
+    expect_text(last.err, "--resume r: no checkpoints/last.safetensors");
+    expect_text(last.err, "with --resume auto --out r");
+    static const char *const commands[] = { "show", "eval", "predict" };
+    for (int i = 0; i < 3; i++) {
+        char line[32];
+        snprintf(line, sizeof line, "%s r", commands[i]);
+        expect(line, 3);
+        expect_text(last.err, "lockstep: r: no checkpoints/last.safetensors in this folder");
+    }
+    expect("train linear --data digits --epochs 1 --out i --init r", 3);
+    expect_text(last.err, "r: no checkpoints/last.safetensors in this folder");
+    expect("train linear --data digits --epochs 1 --out r --resume auto", 0);
+    write_text("text", "");
+    expect("train linear --data digits --epochs 1 --out .", 2);
+    expect_text(last.err, "not empty, and not a run's");
+}
+
+static void test_a_run_folder_is_what_init_takes_too(void **state)
+{
+    (void)state;
+    char folder[65], file[65];
+    expect("train linear --data digits --epochs 1 --out r", 0);
+    expect("train linear --data digits --epochs 1 --out a --init r", 0);
+    digest_of("weights", folder);
+    expect("train linear --data digits --epochs 1 --out b --init r/checkpoints/last.safetensors",
+           0);
+    digest_of("weights", file);
+    assert_string_equal(folder, file);
+}
+
+static void test_a_run_that_has_done_more_than_is_asked_for_says_so_and_writes_nothing(void **state)
+{
+    (void)state;
+    static char before[COMMAND_TEXT_BYTES], after[COMMAND_TEXT_BYTES];
+    expect("train linear --data digits --epochs 3 --out r", 0);
+    read_text("r/config.txt", before);
+    expect("train --resume r --epochs 2", 0);
+    expect_text(row("steps"), "45 an epoch; 135 done, 90 asked for: nothing to do\n");
+    expect_text(last.out, "nothing to do, done before: 3 epochs, 135 steps\n");
+    assert_null(strstr(last.out, "samples/s:"));
+    read_text("r/config.txt", after);
+    assert_string_equal(before, after);
+    expect("train --resume r --steps 135 --out elsewhere", 2);
+    expect_text(last.err, "there is nothing to write there");
+    struct stat info;
+    assert_int_equal(stat("elsewhere", &info), -1);
+}
+
+static void test_a_damaged_best_is_called_damaged(void **state)
+{
+    (void)state;
+    expect("train linear --data digits --epochs 2 --out r", 0);
+    assert_int_equal(truncate("r/checkpoints/best.safetensors", 1000), 0);
+    expect("train --resume r --epochs 3", 0);
+    expect_text(last.err, "lockstep: warning: r/checkpoints/best.safetensors: ");
+    expect_text(last.err, "damaged, and the best so far was in it, epoch 2; the next epoch that is "
+                "better replaces it");
+    expect("train linear --data digits --epochs 2 --out s", 0);
+    assert_int_equal(unlink("s/checkpoints/best.safetensors"), 0);
+    expect("train --resume s --epochs 3", 0);
+    expect_text(last.err, "there is no best.safetensors of epoch 2");
+}
+
 static void test_what_is_odd_in_the_data_is_said_once(void **state)
 {
     (void)state;
@@ -154,6 +227,9 @@ static void test_eval_prints_the_metrics_that_it_is_asked_for(void **state)
     assert_true(recall > 0.38888 && recall < 0.38889);
     expect_text(last.out, "confusion   a row per label, a column per prediction\n"
                           "  0 1 2\n0 2 1 0\n1 1 1 0\n2 0 1 0\n");
+    assert_string_equal(last.err, "");
+    expect("eval m --data csv:m.csv", 0);
+    expect_text(last.err, "lockstep: warning: csv:m.csv is not the data of the training run (");
     expect("eval m --metrics top4", 2);
     expect("eval m --metrics r2", 2);
     expect("train linear --data csv:m.csv,task=regress --epochs 1 --out n", 0);
@@ -223,6 +299,11 @@ int main(void)
         TEST_IN_FOLDER(test_a_yes_or_no_option_may_stand_alone),
         TEST_IN_FOLDER(test_the_digest_is_that_of_the_checkpoint_for_any_number_of_replicas),
         TEST_IN_FOLDER(test_a_run_that_was_continued_ends_in_the_bits_of_one_that_was_not),
+        TEST_IN_FOLDER(test_a_run_without_a_checkpoint_is_started_anew_in_its_folder),
+        TEST_IN_FOLDER(test_a_run_folder_is_what_init_takes_too),
+        TEST_IN_FOLDER(
+            test_a_run_that_has_done_more_than_is_asked_for_says_so_and_writes_nothing),
+        TEST_IN_FOLDER(test_a_damaged_best_is_called_damaged),
         TEST_IN_FOLDER(test_what_is_odd_in_the_data_is_said_once),
         TEST_IN_FOLDER(test_eval_and_predict_agree_for_any_number_of_replicas),
         TEST_IN_FOLDER(test_eval_prints_the_metrics_that_it_is_asked_for),

@@ -16,7 +16,9 @@ static void test_verify_climbs_the_ladder(void **state)
     expect_text(last.out, "speed-up");
     expect_text(last.out, "kernels");
     assert_null(strstr(last.out, "DIFFERENT"));
+    expect_text(last.out, ", spread ");
     expect("verify linear --data digits --epochs 1 --repeat 1 --out kept", 0);
+    assert_null(strstr(last.out, "spread")); /* of one run there is none */
     /* The plain ring adds in an order that depends on N: the bits differ, and it must be seen. */
     expect("verify linear --data digits --devices host:3 --epochs 1 --repeat 1 --order fast", 4);
     expect_text(last.out, "DIFFERENT");
