@@ -237,6 +237,7 @@ const ls_command ls_command_bench_allreduce = {
         "says more; then a replica brings several pieces, as it does in training. Exit code 4 if\n"
         "an element is wrong.\n",
     .takes = bench_allreduce_options,
+    .own_default = { { "shards", "as many as replicas" } },
     .flag = {
         [FLAG_MIN] = { "min", "BYTES", "the smallest buffer; K, M and G may follow (default 4K)" },
         [FLAG_MAX] = { "max", "BYTES", "the largest (default 4M)" },

@@ -119,13 +119,14 @@ static ls_status add_layers(const model_cases *m, const ls_model *model)
     return LS_OK;
 }
 
-ls_status ls_bench_cases_of_model(ls_bench_cases *cases, const char *name)
+ls_status ls_bench_cases_of_model(ls_bench_cases *cases, const char *name,
+                                  const ls_dataset_info *data)
 {
     char *text = NULL;
     ls_model model = { 0 };
     const model_cases m = { .cases = cases, .name = name, .first = cases->count };
     LS_TRY(ls_model_text(name, &text));
-    ls_status status = ls_model_init(&model, name, text, NULL);
+    ls_status status = ls_model_init(&model, name, text, data);
     if (status == LS_OK) status = add_layers(&m, &model);
     ls_model_free(&model);
     free(text);

@@ -11,6 +11,7 @@
 #define LS_CLI_BENCH_CASES_H
 
 #include "cli/bench_kernel_run.h"
+#include "io/dataset.h"
 
 enum { LS_BENCH_CASES_MAX = 512 };
 
@@ -21,9 +22,11 @@ typedef struct {
     size_t batch;
 } ls_bench_cases;
 
-/* Add those of a built-in model or model file, whose shapes must not depend on data.
- * Errors: ARGUMENT (no such model; it needs data; more cases than there is room for), MEMORY. */
-LS_MUST_USE ls_status ls_bench_cases_of_model(ls_bench_cases *cases, const char *model);
+/* Add those of a built-in model or model file on `data`, which may be NULL if its shapes do not
+ * depend on data. Errors: ARGUMENT (no such model; it needs data, or others; more cases than there
+ * is room for), MEMORY. */
+LS_MUST_USE ls_status ls_bench_cases_of_model(ls_bench_cases *cases, const char *model,
+                                              const ls_dataset_info *data);
 
 /* Add shapes that are large and even, where a kernel has no excuse: squares of `square`, half and a
  * quarter of it, or a convolution. Errors: ARGUMENT (no room). */

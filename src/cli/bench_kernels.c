@@ -101,14 +101,11 @@ static void begin_json(bench *b, const char *what)
 /* -- the command ------------------------------------------------------------------------------- */
 
 /* The first of --devices; nothing is exchanged, so no link is probed. */
-static ls_status open_device(bench *b, const ls_invocation *v)
+static ls_status open_device(bench *b, const ls_config *config)
 {
-    ls_config config;
     ls_device_list list;
-    ls_config_init(&config);
-    LS_TRY(ls_invocation_config(v, &config));
-    LS_TRY(ls_device_list_parse(config.devices, LS_P2P_OFF, &list));
-    const int threads = config.threads > 0 ? config.threads : ls_core_count();
+    LS_TRY(ls_device_list_parse(config->devices, LS_P2P_OFF, &list));
+    const int threads = config->threads > 0 ? config->threads : ls_core_count();
     LS_TRY(ls_device_open(&list.device[0], threads, threads <= ls_core_count(), NULL, &b->device));
     LS_TRY(ls_kernels_bind(b->device));
     return ls_stream_init(&b->stream, b->device);
@@ -131,17 +128,25 @@ static ls_status measure_all(bench *b, const char *what)
     return ls_bench_print_json(&b->json);
 }
 
-/* Of the models named, or of the default ones; then the even shapes. */
-static ls_status add_cases(bench *b, const ls_invocation *v)
+/* Of the models named, on the data if any, or of the default ones; then the even shapes. */
+static ls_status add_cases(bench *b, const ls_invocation *v, const char *data)
 {
     const int named = v->argument_count;
+    ls_dataset *dataset = NULL;
     const int count = named ? named : (int)(sizeof default_models / sizeof default_models[0]);
-    for (int i = 0; i < count; i++)
-        LS_TRY(ls_bench_cases_of_model(&b->cases, named ? v->argument[i] : default_models[i]));
-    return ls_bench_cases_even(&b->cases, b->square);
+    if (data[0] && !named)
+        return ls_fail(LS_ERR_ARGUMENT, "--data %s without a MODEL: the default models have sizes "
+                       "of their own", data);
+    ls_status status = data[0] ? ls_dataset_open(data, &dataset) : LS_OK;
+    const ls_dataset_info *info = dataset ? ls_dataset_describe(dataset) : NULL;
+    for (int i = 0; i < count && status == LS_OK; i++)
+        status = ls_bench_cases_of_model(&b->cases, named ? v->argument[i] : default_models[i],
+                                         info);
+    ls_dataset_close(dataset);
+    return status == LS_OK ? ls_bench_cases_even(&b->cases, b->square) : status;
 }
 
-static ls_status fill_bench(bench *b, const ls_invocation *v, bool is_gemm)
+static ls_status fill_bench(bench *b, const ls_invocation *v, const char *data, bool is_gemm)
 {
     int batch;
     b->is_json = v->flag[FLAG_JSON] != NULL;
@@ -150,15 +155,18 @@ static ls_status fill_bench(bench *b, const ls_invocation *v, bool is_gemm)
     if (is_gemm) LS_TRY(ls_flag_count(v, FLAG_SQUARE, 1, 1 << 14, 1024, &b->square));
     b->cases.is_gemm = is_gemm;
     b->cases.batch = (size_t)batch;
-    return add_cases(b, v);
+    return add_cases(b, v, data);
 }
 
 static ls_status run_bench(const ls_invocation *v, bool is_gemm)
 {
+    ls_config config;
+    ls_config_init(&config);
+    LS_TRY(ls_invocation_config(v, &config));
     bench *b = calloc(1, sizeof *b);
     if (!b) return ls_fail(LS_ERR_MEMORY, "no memory for the list of kernels");
-    ls_status status = fill_bench(b, v, is_gemm);
-    if (status == LS_OK) status = open_device(b, v);
+    ls_status status = fill_bench(b, v, config.data, is_gemm);
+    if (status == LS_OK) status = open_device(b, &config);
     if (status == LS_OK) status = measure_all(b, is_gemm ? "gemm" : "conv");
     ls_stream_free(&b->stream);
     ls_device_close(b->device);
@@ -179,7 +187,7 @@ static ls_status run_bench_conv(const ls_invocation *v, int *exit_code)
     return run_bench(v, false);
 }
 
-static const char *const bench_kernels_options[] = { "devices", "threads", NULL };
+static const char *const bench_kernels_options[] = { "data", "devices", "threads", NULL };
 
 #define FLAGS                                                                                     \
     [FLAG_BATCH] = { "batch", "B", "samples of the models' layers (default 32)" },                \
@@ -194,13 +202,15 @@ const ls_command ls_command_bench_gemm = {
     .about =
         "Times each product on the first device of the list: forward, and the gradient of the\n"
         "input (dx), of every dense layer of the models (default: cifar10-cnn, digits-cnn,\n"
-        "mnist-mlp, resnet20, resnet50) at one replica's batch; then square ones. A row is the\n"
+        "mnist-mlp, resnet20, resnet50) at one replica's batch; then square ones. A named model\n"
+        "of `input auto` takes its sizes from --data and reads nothing else there. A row is the\n"
         "median, least and most of its samples, and says how many layers have this shape. GF/s\n"
         "counts a multiply-add as two. On a host device the share is that of a loop of fused\n"
         "multiply-adds in registers on the same threads, measured in turn, so that both meet the\n"
         "same load. On a busy machine a call of many milliseconds is interrupted more often than\n"
         "that loop, and shows a smaller share than it has alone.\n",
     .takes = bench_kernels_options,
+    .own_default = { { "threads", "auto: the machine's cores" } },
     .flag = {
         FLAGS,
         [FLAG_SQUARE] = { "square", "N", "the largest square, after N/4 and N/2 (default 1024)" },
@@ -221,6 +231,7 @@ const ls_command ls_command_bench_conv = {
         "device the share is that of a loop of fused multiply-adds in registers on the same\n"
         "threads, measured in turn; see lockstep bench gemm --help.\n",
     .takes = bench_kernels_options,
+    .own_default = { { "threads", "auto: the machine's cores" } },
     .flag = { FLAGS },
     .run = run_bench_conv,
 };

@@ -367,7 +367,7 @@ const ls_command ls_command_bench_step = {
     .arguments = "MODEL --data SPEC [--devices LIST] [--repeat R] [option ...]",
     .summary = "samples per second of a model's training, and where a step's time goes",
     .about =
-        "Trains --steps (default 50) steps from the same weights --repeat times, in a temporary\n"
+        "Trains --steps and --settle steps from equal weights --repeat times, in a temporary\n"
         "folder, and prints each run's samples per second, its FLOP rate as a share of the peak\n"
         "of the cores it uses (measured before and after it), and the median. FLOPs are those\n"
         "that lockstep show counts. Opening the data, the first --settle steps, evaluation and\n"
@@ -377,6 +377,7 @@ const ls_command ls_command_bench_step = {
     .arguments_max = 1,
     .takes_model = true,
     .takes_all = true,
+    .own_default = { { "epochs", "none" }, { "steps", "50 unless --epochs" } },
     .flag = {
         [FLAG_REPEAT] = { "repeat", "R", "runs (default 5)" },
         [FLAG_SETTLE] = { "settle", "S", "first steps of a run that do not count (default 5)" },

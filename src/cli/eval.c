@@ -92,6 +92,7 @@ const ls_command ls_command_eval = {
     .arguments_min = 1,
     .arguments_max = 1,
     .takes = eval_options,
+    .own_default = { { "metrics", "its run's" } },
     .flag = { LS_EVALUATION_FLAG_LIST,
               [FLAG_CONFUSION] = { "confusion", NULL,
                                    "print how many samples of each class are taken for which" } },

@@ -281,13 +281,24 @@ static void print_option(FILE *out, const char *name, const char *value, const c
     print_wrapped(out, HELP_COLUMN, help);
 }
 
-static void print_table_option(FILE *out, const ls_option *option)
+/* What an option is in this command when it is not given, in words; NULL: its value. */
+static const char *default_words(const ls_command *command, const ls_option *option)
+{
+    for (int i = 0; i < LS_DEFAULTS_MAX && command->own_default[i].name; i++) {
+        if (strcmp(command->own_default[i].name, option->name) == 0)
+            return command->own_default[i].otherwise;
+    }
+    return option->otherwise;
+}
+
+static void print_table_option(FILE *out, const ls_command *command, const ls_option *option)
 {
     ls_config config;
     char value[LS_TEXT_BYTES], help[LS_TEXT_BYTES * 2];
     ls_config_init(&config);
     ls_config_value(&config, option, value, sizeof value);
-    const char *otherwise = option->otherwise ? option->otherwise : value;
+    const char *words = default_words(command, option);
+    const char *otherwise = words ? words : value;
     snprintf(help, sizeof help, otherwise[0] ? "%s (default %s)" : "%s", option->help, otherwise);
     print_option(out, option->name, option->value, help);
 }
@@ -301,7 +312,7 @@ void ls_print_help(FILE *out, const ls_command *command)
         if (!takes(command, o) || find_flag(command, o->name) >= 0) continue;
         if (strcmp(group, o->group) != 0) fprintf(out, "\n%s:\n", o->group);
         group = o->group;
-        print_table_option(out, o);
+        print_table_option(out, command, o);
     }
     fprintf(out, "\nThis command:\n");
     for (int i = 0; i < LS_FLAGS_MAX && command->flag[i].name; i++) {

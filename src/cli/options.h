@@ -17,7 +17,7 @@
 #include "status.h"
 #include "train/config.h"
 
-enum { LS_ARGUMENTS_MAX = 4, LS_FLAGS_MAX = 8, LS_GIVEN_MAX = 64 };
+enum { LS_ARGUMENTS_MAX = 4, LS_FLAGS_MAX = 8, LS_GIVEN_MAX = 64, LS_DEFAULTS_MAX = 2 };
 
 /* An option of one command that is no option of a run. */
 typedef struct {
@@ -38,6 +38,9 @@ typedef struct ls_command {
     bool takes_all;              /* every option of the table */
     const char *const *takes;    /* else these, NULL-terminated; NULL: none */
     ls_flag flag[LS_FLAGS_MAX];
+    struct {
+        const char *name, *otherwise; /* an option of the table, its default here, for help */
+    } own_default[LS_DEFAULTS_MAX];   /* where that is not train's */
     /* Errors: any; *exit_code stays 0 unless the command ends in another way than a failure. */
     ls_status (*run)(const struct ls_invocation *invocation, int *exit_code);
 } ls_command;

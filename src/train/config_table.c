@@ -80,7 +80,7 @@ static const ls_option options[] = {
       LS_OPTION_FREE, CHOICE(p2p, p2p_choices, LS_P2P_OFF) },
 
     { "global-batch", "B", "samples of one update, over all replicas", "Batch",
-      LS_OPTION_BITS, COUNT(global_batch, 1, 1e9), .zero = "auto", .otherwise = "32" },
+      LS_OPTION_BITS, COUNT(global_batch, 1, 1e9), .zero = "auto", .otherwise = "auto: 32" },
     { "replica-batch", "B", "samples per replica instead: the global batch is N times that",
       "Batch", LS_OPTION_FREE, COUNT(replica_batch, 1, 1e9), .zero = "none" },
     { "accumulate", "A", "take the shards in A passes, to save memory; same bits but with "
@@ -88,7 +88,8 @@ static const ls_option options[] = {
       LS_OPTION_FREE, INT(accumulate, 1, LS_SHARD_MAX) },
 
     { "epochs", "E", "passes over the data", "Length",
-      LS_OPTION_EXTEND, COUNT(epochs, 1, 1e9), .zero = "auto", .otherwise = "5 unless --steps" },
+      LS_OPTION_EXTEND, COUNT(epochs, 1, 1e9), .zero = "auto",
+      .otherwise = "auto: 5 unless --steps" },
     { "steps", "S", "updates in all; with --epochs, whichever comes first", "Length",
       LS_OPTION_EXTEND, COUNT(steps, 1, STEPS_MAX), .zero = "none" },
     { "until", "METRIC>=X", "stop after the epoch in which this holds; also <=", "Length",
@@ -105,9 +106,10 @@ static const ls_option options[] = {
 
     { "monitor", "COLUMN", "the column of history.csv that tells which epoch is best, when to "
       "stop, when to slow down", "Metrics", LS_OPTION_BITS, FIELD(monitor), .type = LS_VALUE_COLUMN,
-      .otherwise = "val_loss; loss without a test part" },
+      .otherwise = "auto: val_loss; loss without a test part" },
     { "metrics", "LIST", "of classes: accuracy, topK, precision, recall, f1; of numbers: mse, "
-      "mae, r2", "Metrics", LS_OPTION_BITS, TEXT(metrics), .otherwise = "accuracy, or mse,mae" },
+      "mae, r2", "Metrics", LS_OPTION_BITS, TEXT(metrics),
+      .otherwise = "auto: accuracy, or mse,mae" },
 
     { "optimizer", "sgd|momentum|nesterov|adam|adamw|rmsprop", "the update rule", "Optimizer",
       LS_OPTION_BITS, CHOICE(optimizer, optimizers, LS_OPTIMIZER_RMSPROP) },
@@ -140,7 +142,7 @@ static const ls_option options[] = {
 
     { "lr", "X", "the rate that --schedule begins with", "Learning rate",
       LS_OPTION_BITS, REAL(lr, 1e-12, 1e6), .zero = "auto",
-      .otherwise = "0.001; sgd, momentum, nesterov 0.01" },
+      .otherwise = "auto: 0.001; sgd, momentum, nesterov 0.01" },
     { "lr-scale", "none|linear", "linear: all rates times global batch / --base-batch",
       "Learning rate", LS_OPTION_BITS, CHOICE(lr_scale, lr_scales, LS_LR_SCALE_LINEAR) },
     { "base-batch", "B", "the global batch that --lr is meant for", "Learning rate",

@@ -66,7 +66,8 @@ bool ls_scan_real(const char **p, double *out)
 static void describe_range(const ls_option *option, char out[160])
 {
     const char *kind = option->type == LS_VALUE_REAL ? "a number" : "a whole number";
-    const char *suffix = option->type == LS_VALUE_BYTES ? ", KiB or MiB after it" : "";
+    const bool is_bytes = option->type == LS_VALUE_BYTES;
+    const char *suffix = is_bytes ? ", K, M or G (KiB, MiB, GiB) after it" : "";
     char low[LS_NUMBER_BYTES], high[LS_NUMBER_BYTES];
     ls_number_text(option->low, low);
     ls_number_text(option->high, high);

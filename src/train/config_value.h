@@ -13,7 +13,7 @@
 enum {
     LS_VALUE_TEXT,     /* char[LS_TEXT_BYTES]: a path or a list, without control characters */
     LS_VALUE_COUNT,    /* uint64_t */
-    LS_VALUE_BYTES,    /* uint64_t; text may end in K, KiB, M, MiB, G or GiB */
+    LS_VALUE_BYTES,    /* uint64_t; text may end in K, M or G, or KiB, MiB or GiB */
     LS_VALUE_INT,      /* int, not negative */
     LS_VALUE_REAL,     /* double, low .. high */
     LS_VALUE_FRACTION, /* double, 0 .. 1 without 1 */

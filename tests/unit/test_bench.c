@@ -158,6 +158,15 @@ static void test_gemm_and_conv_time_the_layers_of_the_models(void **state)
 
 /* resnet20: six convolutions of 16 filters behind the first layer, five of 32 and of 64, and where
  * the extent is halved one of 3x3 and one of 1x1. */
+static void test_models_that_take_their_sizes_from_data_are_timed_on_them(void **state)
+{
+    (void)state;
+    bench("gemm linear --data digits --batch 3 --square 8 --iterations 1");
+    expect_text("3x10x64 nt");
+    bench("conv mlp --data digits --batch 3 --iterations 1");
+    expect_text("mlp dense1 dw");
+}
+
 static void test_a_shape_that_many_layers_have_is_timed_once(void **state)
 {
     (void)state;
@@ -276,6 +285,7 @@ int main(void)
         cmocka_unit_test(test_allreduce_prints_a_row_per_size),
         cmocka_unit_test(test_allreduce_prints_json_that_can_be_read),
         cmocka_unit_test(test_gemm_and_conv_time_the_layers_of_the_models),
+        cmocka_unit_test(test_models_that_take_their_sizes_from_data_are_timed_on_them),
         cmocka_unit_test(test_a_shape_that_many_layers_have_is_timed_once),
         cmocka_unit_test(test_gemm_prints_json_that_can_be_read),
         cmocka_unit_test(test_step_prints_the_median_of_its_runs),

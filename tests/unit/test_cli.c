@@ -89,6 +89,39 @@ static void test_the_help_of_train_names_every_option(void **state)
     }
 }
 
+/* The list's line of an option, from the name on, its blanks joined. */
+static void expect_option(const char *command, const char *option, const char *words)
+{
+    char line[64], name[64];
+    snprintf(line, sizeof line, "%s --help", command);
+    snprintf(name, sizeof name, "\n  --%s ", option);
+    expect(line, 0);
+    char *found = strstr(last.out, name);
+    if (!found) {
+        fail_msg("%s: no --%s", line, option);
+        return;
+    }
+    char *next = strstr(found + 1, "\n  --");
+    if (next) *next = '\0';
+    join_lines(found);
+    expect_text(found, words);
+}
+
+static void test_help_says_the_default_that_the_command_has(void **state)
+{
+    (void)state;
+    expect_option("train", "shards", "(default 8)");
+    expect_option("bench allreduce", "shards", "(default as many as replicas)");
+    expect_option("train", "metrics", "(default auto: accuracy, or mse,mae)");
+    expect_option("eval", "metrics", "(default its run's)");
+    expect_option("train", "steps", "(default none)");
+    expect_option("bench step", "steps", "(default 50 unless --epochs)");
+    expect_option("bench step", "epochs", "(default none)");
+    for (const ls_option *o = ls_option_table(); o->name; o++) {
+        if (o->zero) expect_option("train", o->name, o->zero); /* a word that messages name */
+    }
+}
+
 static const struct {
     const char *line;
     int code;
@@ -137,6 +170,9 @@ static const struct {
     { "bench step linear --data digits --out x", 2, "no --out" },
     { "bench step linear --data digits --repeat 0", 2, "--repeat: found '0'" },
     { "bench conv --square 3", 2, "unknown option --square" },
+    { "bench gemm linear", 2, "say --data" },
+    { "bench gemm --data digits", 2, "--data digits without a MODEL" },
+    { "bench conv cifar10-cnn --data digits", 2, "32" },
     { "bench gemm --batch 0", 2, "--batch: found '0'" },
     { "bench alreduce", 2, "did you mean bench allreduce?" },
     { "bench allreduce --interations 3", 2, "did you mean --iterations?" },
@@ -255,6 +291,7 @@ int main(void)
         TEST_IN_FOLDER(test_help_and_version_go_to_standard_output),
         TEST_IN_FOLDER(test_no_line_of_help_is_longer_than_100_columns),
         TEST_IN_FOLDER(test_the_help_of_train_names_every_option),
+        TEST_IN_FOLDER(test_help_says_the_default_that_the_command_has),
         TEST_IN_FOLDER(test_a_mistake_is_one_line_on_standard_error_and_its_exit_code),
         TEST_IN_FOLDER(test_the_environment_is_checked_like_an_option),
         TEST_IN_FOLDER(test_show_prints_models_their_source_and_the_ring),

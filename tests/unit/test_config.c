@@ -225,7 +225,7 @@ static void test_wrong_values_are_refused_with_name_text_and_expectation(void **
     assert_refused("lr", "--5", "found '--5'");
     assert_refused("beta1", "1", "from 0 up to, but not including, 1");
     assert_refused("beta2", "-0.1", "from 0 up to");
-    assert_refused("bucket", "4MB", "KiB or MiB");
+    assert_refused("bucket", "4MB", "K, M or G (KiB, MiB, GiB) after it");
     assert_refused("bucket", "4KiBs", "found '4KiBs'");
     assert_refused("bucket", "512", "from 1024 to 4294967296");
     assert_refused("bucket", "18014398509481988K", "KiB"); /* 4096 if cut to 64 bits */
