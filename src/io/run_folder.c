@@ -70,38 +70,102 @@ static ls_status make_folders(const char *path)
     return status;
 }
 
+/* The number in "step-120.safetensors", a file in `folder`; false if `name` is none that a run
+ * writes: "step-0120", a folder, a link. */
+static bool step_of(DIR *folder, const char *name, uint64_t *step)
+{
+    char own[NAME_BYTES];
+    struct stat info;
+    if (strncmp(name, "step-", 5) != 0) return false;
+    *step = strtoull(name + 5, NULL, 10);
+    snprintf(own, sizeof own, "step-%" PRIu64 ".safetensors", *step);
+    return strcmp(name, own) == 0
+           && fstatat(dirfd(folder), name, &info, AT_SYMLINK_NOFOLLOW) == 0
+           && S_ISREG(info.st_mode);
+}
+
 /* What is in a folder: nothing, something, or something of a run. */
 typedef enum { CONTENT_NONE, CONTENT_OTHER, CONTENT_RUN } content;
 
-static content content_of(DIR *open_folder)
+static bool is_self_or_parent(const char *name)
+{
+    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+}
+
+/* *found begins as NONE. */
+static ls_status content_of(const char *path, content *found)
 {
     static const char *const ours[] = { "config.txt", "environment.json", "history.csv",
                                         "log.jsonl", "checkpoints", NULL };
-    content found = CONTENT_NONE;
+    DIR *open_folder = opendir(path);
+    if (!open_folder) return ls_fail(LS_ERR_IO, "--out %s: %s", path, strerror(errno));
     for (struct dirent *entry; (entry = readdir(open_folder)) != NULL;) {
-        const char *name = entry->d_name;
-        if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) continue;
-        if (found == CONTENT_NONE) found = CONTENT_OTHER;
+        if (is_self_or_parent(entry->d_name)) continue;
+        if (*found == CONTENT_NONE) *found = CONTENT_OTHER;
         for (int i = 0; ours[i]; i++) {
-            if (strcmp(name, ours[i]) == 0) found = CONTENT_RUN;
+            if (strcmp(entry->d_name, ours[i]) == 0) *found = CONTENT_RUN;
         }
     }
-    return found;
+    closedir(open_folder);
+    return LS_OK;
+}
+
+/* A checkpoint that a new run would write over, or count among its own. */
+static ls_status check_nothing_saved(ls_run_folder *folder)
+{
+    char saved[256] = ""; /* the first by name */
+    DIR *checkpoints = opendir(place_of(folder, "checkpoints"));
+    if (!checkpoints) {
+        return ls_fail(LS_ERR_ARGUMENT, "--out %s: the folder is not empty, and has no "
+                       "checkpoints/ as every run's has: put that back, or give another --out",
+                       folder->path);
+    }
+    for (struct dirent *entry; (entry = readdir(checkpoints)) != NULL;) {
+        const char *name = entry->d_name;
+        uint64_t step;
+        if (strcmp(name, "best.safetensors") != 0 && !step_of(checkpoints, name, &step)) continue;
+        if (!saved[0] || strcmp(name, saved) < 0) snprintf(saved, sizeof saved, "%s", name);
+    }
+    closedir(checkpoints);
+    if (!saved[0]) return LS_OK;
+    return ls_fail(LS_ERR_ARGUMENT, "--out %s: --resume auto finds no checkpoints/last.safetensors "
+                   "to continue from, but a new run would overwrite checkpoints/%s: continue from "
+                   "that with --resume %s/checkpoints/%s, or give another --out", folder->path,
+                   saved, folder->path, saved);
+}
+
+/* A run that has no checkpoint has at most begun its first epoch's line. */
+static ls_status check_no_history(ls_run_folder *folder)
+{
+    static const char *const name[] = { "history.csv", "log.jsonl" };
+    for (int i = 0; i < 2; i++) {
+        const char *path = place_of(folder, name[i]);
+        const bool is_first = i == 0 ? ls_run_log_is_first_epoch(path)
+                                     : ls_run_log_is_first_steps(path);
+        if (is_first) continue;
+        return ls_fail(LS_ERR_ARGUMENT, "--out %s: there is no checkpoint in it, but %s holds more "
+                       "than a run writes before its first one, and a new run would cut it: put "
+                       "checkpoints/last.safetensors back, or give another --out", folder->path,
+                       name[i]);
+    }
+    return LS_OK;
 }
 
 /* May a run be written here? */
-static ls_status check_content(ls_run_folder *folder, bool resume)
+static ls_status check_content(ls_run_folder *folder, ls_run_start start)
 {
     const char *path = folder->path;
-    DIR *open_folder = opendir(path);
-    if (!open_folder) return ls_fail(LS_ERR_IO, "--out %s: %s", path, strerror(errno));
-    const content found = content_of(open_folder);
-    closedir(open_folder);
+    content found = CONTENT_NONE;
+    LS_TRY(content_of(path, &found));
     if (found == CONTENT_OTHER) {
         return ls_fail(LS_ERR_ARGUMENT, "--out %s: the folder is not empty, and not a run's: give "
                                         "another --out", path);
     }
-    if (found == CONTENT_NONE || resume) return LS_OK;
+    if (found == CONTENT_NONE || start == LS_RUN_CONTINUE) return LS_OK;
+    if (start == LS_RUN_AGAIN) {
+        LS_TRY(check_nothing_saved(folder));
+        return check_no_history(folder);
+    }
     if (access(ls_run_folder_checkpoint(folder, "last"), F_OK) != 0) {
         return ls_fail(LS_ERR_ARGUMENT, "--out %s: the folder is not empty: its run has no "
                                         "checkpoint yet; start it anew there with --resume auto, "
@@ -132,11 +196,11 @@ static ls_status prove_writable(const char *path)
     return status;
 }
 
-static ls_status prepare_folder(ls_run_folder *folder, bool resume)
+static ls_status prepare_folder(ls_run_folder *folder, ls_run_start start)
 {
     LS_TRY(make_folders(folder->path));
     LS_TRY(lock_folder(folder));
-    LS_TRY(check_content(folder, resume));
+    LS_TRY(check_content(folder, start));
     LS_TRY(prove_writable(place_of(folder, "config.txt")));
     ls_new_file_remove_stale_in(folder->path);
     LS_TRY(make_folders(place_of(folder, "checkpoints")));
@@ -145,20 +209,6 @@ static ls_status prepare_folder(ls_run_folder *folder, bool resume)
 }
 
 /* -- checkpoints ------------------------------------------------------------------------------ */
-
-/* The number in "step-120.safetensors", a file in `folder`; false if `name` is none that a run
- * writes: "step-0120", a folder, a link. */
-static bool step_of(DIR *folder, const char *name, uint64_t *step)
-{
-    char own[NAME_BYTES];
-    struct stat info;
-    if (strncmp(name, "step-", 5) != 0) return false;
-    *step = strtoull(name + 5, NULL, 10);
-    snprintf(own, sizeof own, "step-%" PRIu64 ".safetensors", *step);
-    return strcmp(name, own) == 0
-           && fstatat(dirfd(folder), name, &info, AT_SYMLINK_NOFOLLOW) == 0
-           && S_ISREG(info.st_mode);
-}
 
 /* How many step-N there are, and the smallest N. */
 static ls_status count_steps(ls_run_folder *folder, uint64_t *count, uint64_t *least)
@@ -195,7 +245,7 @@ ls_status ls_run_folder_keep(ls_run_folder *folder, uint64_t keep)
 
 /* -- opening and closing --------------------------------------------------------------------- */
 
-ls_status ls_run_folder_open(const char *path, bool resume, uint64_t epochs_done,
+ls_status ls_run_folder_open(const char *path, ls_run_start start, uint64_t epochs_done,
                              uint64_t steps_done, ls_run_folder **out)
 {
     *out = NULL;
@@ -211,7 +261,7 @@ ls_status ls_run_folder_open(const char *path, bool resume, uint64_t epochs_done
     if (!folder->path || !folder->place) {
         status = ls_fail(LS_ERR_MEMORY, "--out %s: no memory to open it", path);
     }
-    if (status == LS_OK) status = prepare_folder(folder, resume);
+    if (status == LS_OK) status = prepare_folder(folder, start);
     if (status == LS_OK) {
         status = ls_run_log_open_epochs(&folder->log, place_of(folder, "history.csv"), epochs_done);
     }

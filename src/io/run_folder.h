@@ -10,14 +10,14 @@
  * Opening makes the folder, proves that it can be written before step 0, and keeps other processes
  * out until it is closed. On resume, lines of epochs and steps that come after the checkpoint's are
  * cut off, so that a resumed run's files are those of an undisturbed one: write a step's line
- * before the checkpoint that counts the step.
+ * before the checkpoint that counts the step. A run that starts where it was perhaps started before
+ * overwrites what a run leaves that was killed before its first checkpoint, and nothing else.
  *
  * Thread rule: used by one thread, rank 0's.
  */
 #ifndef LS_IO_RUN_FOLDER_H
 #define LS_IO_RUN_FOLDER_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "io/run_log.h"
@@ -25,13 +25,20 @@
 
 typedef struct ls_run_folder ls_run_folder;
 
-/* Open `path` for a new run (must be absent or empty), or, with `resume`, also one that is there:
- * then lines after epoch `epochs_done` and step `steps_done` are cut off. Temporary files that a
- * killed process left in it are removed.
- * Errors: ARGUMENT (not empty: names --resume, auto without a checkpoint, and another --out; not a
- * run's folder), IO (cannot be made or written: why; another process has it open), MEMORY. */
-LS_MUST_USE ls_status ls_run_folder_open(const char *path, bool resume, uint64_t epochs_done,
-                                         uint64_t steps_done, ls_run_folder **out);
+typedef enum {
+    LS_RUN_NEW,     /* the folder must be absent or empty */
+    LS_RUN_AGAIN,   /* or hold no more than a run left that was killed before its first checkpoint:
+                       --resume auto without a checkpoint */
+    LS_RUN_CONTINUE /* it holds the checkpoint that continues */
+} ls_run_start;
+
+/* Open `path`; lines after epoch `epochs_done` and step `steps_done` are cut off. Temporary files
+ * that a killed process left in it are removed.
+ * Errors: ARGUMENT (what is in the folder, and what to do), IO (cannot be made or written: why;
+ * another process has it open), MEMORY. */
+LS_MUST_USE ls_status ls_run_folder_open(const char *path, ls_run_start start,
+                                         uint64_t epochs_done, uint64_t steps_done,
+                                         ls_run_folder **out);
 void ls_run_folder_close(ls_run_folder *folder); /* accepts NULL */
 
 const char *ls_run_folder_path(const ls_run_folder *folder);

@@ -86,6 +86,27 @@ static ls_status open_log(const char *path, line_number_fn *number_of, uint64_t 
                    strerror(errno));
 }
 
+/* Would opening the log cut off no whole line? */
+static bool keeps_all(const char *path, line_number_fn *number_of, uint64_t last)
+{
+    FILE *file = fopen(path, "r");
+    if (!file) return errno == ENOENT;
+    char *line = NULL;
+    size_t room = 0;
+    const off_t kept = kept_bytes(file, number_of, last);
+    const bool found = fseeko(file, kept, SEEK_SET) == 0;
+    const ssize_t count = found ? getline(&line, &room, file) : 0;
+    const bool torn = count > 0 && line[count - 1] != '\n';
+    const bool keeps = found && (count < 0 || torn);
+    free(line);
+    fclose(file);
+    return keeps;
+}
+
+bool ls_run_log_is_first_epoch(const char *path) { return keeps_all(path, history_number, 1); }
+
+bool ls_run_log_is_first_steps(const char *path) { return keeps_all(path, log_number, UINT64_MAX); }
+
 /* -- opening and closing --------------------------------------------------------------------- */
 
 ls_status ls_run_log_open_epochs(ls_run_log *log, const char *path, uint64_t last)

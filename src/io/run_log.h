@@ -59,6 +59,12 @@ typedef struct {
  * Errors: IO. */
 LS_MUST_USE ls_status ls_run_log_open_epochs(ls_run_log *log, const char *path, uint64_t last);
 LS_MUST_USE ls_status ls_run_log_open_steps(ls_run_log *log, const char *path, uint64_t last);
+
+/* Is there nothing at `path`, or nothing but what a run writes before its first checkpoint: the
+ * line of epoch 1, a step's lines, and perhaps a torn one? */
+bool ls_run_log_is_first_epoch(const char *path);
+bool ls_run_log_is_first_steps(const char *path);
+
 void ls_run_log_close(ls_run_log *log); /* accepts one that is closed */
 
 /* Append a line. The first of history.csv writes the names of the columns before it.

@@ -4,12 +4,14 @@
  * A checkpoint says which epoch was the best so far, but the weights of that epoch are in
  * best.safetensors beside it. A run that goes on in another folder takes that file along. It is
  * the right one only if it ends with the very line that the run calls its best: the folder may
- * have gone on to a better epoch after the checkpoint that continues.
+ * have gone on to a better epoch after the checkpoint that continues. Where there is none and the
+ * checkpoint that continues was saved at the end of the best epoch, that one has the same weights.
  */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "io/new_file.h"
 #include "train/run.h"
@@ -82,10 +84,15 @@ ls_status ls_best_carry(ls_run *run, const ls_progress *start, bool same_folder)
     if (start->best.epoch == 0) return LS_OK;
     snprintf(beside, sizeof beside, "%.*sbest.safetensors",
              slash ? (int)(slash - run->resume_path) + 1 : 0, run->resume_path);
-    if (!ls_best_is_at(beside, &start->best)) {
+    const bool is_beside = ls_best_is_at(beside, &start->best);
+    const bool is_itself = start->best.step == start->step
+                           && is_same_line(&start->last, &start->best)
+                           && (!same_folder || access(beside, F_OK) != 0);
+    if (!is_beside && !is_itself) {
         note_lost(run, beside, start->best.epoch);
         return LS_OK;
     }
-    if (same_folder) return LS_OK;
-    return copy_file(beside, ls_run_folder_checkpoint(run->folder, "best"));
+    if (is_beside && same_folder) return LS_OK;
+    return copy_file(is_beside ? beside : run->resume_path,
+                     ls_run_folder_checkpoint(run->folder, "best"));
 }

@@ -104,7 +104,11 @@ static ls_status save_as(ls_rank *k, const char *name)
     return ls_run_state_save(ls_run_folder_checkpoint(k->run->folder, name), &state);
 }
 
-/* last, and step-N where asked for, and best if this is it. Rank 0 only. */
+/* last, and step-N where asked for, and best if this is it. Rank 0 only.
+ *
+ * last goes last, so that it counts no step whose other files are missing, but for the first of a
+ * run: with any checkpoint but no last, --resume auto could neither go on nor start again. A kill
+ * right after that one leaves no best, and the run that continues makes it (best.c). */
 static ls_status save(ls_rank *k, bool numbered, bool best)
 {
     if (k->rank != 0) return LS_OK;
@@ -112,12 +116,15 @@ static ls_status save(ls_rank *k, bool numbered, bool best)
     char name[40];
     snprintf(name, sizeof name, "step-%" PRIu64, k->progress.step);
     LS_TRY(fetch_state(k));
+    const bool first = !k->run->resume_path[0] && !k->has_saved;
+    if (first) LS_TRY(save_as(k, "last"));
+    k->has_saved = true;
     if (numbered) {
         LS_TRY(save_as(k, name));
         LS_TRY(ls_run_folder_keep(k->run->folder, k->run->config.keep));
     }
     if (best) LS_TRY(save_as(k, "best"));
-    LS_TRY(save_as(k, "last"));
+    if (!first) LS_TRY(save_as(k, "last"));
     k->time.saving += ls_clock() - begin;
     return LS_OK;
 }

@@ -72,6 +72,7 @@ typedef struct {
     bool stopped_early;           /* --early-stop has run out of patience */
     bool out_of_time;             /* rank 0: --time-limit is why `stop` is set */
     uint64_t weightless;          /* steps in a row, in this run, in which D was 0 */
+    bool has_saved;               /* rank 0: a checkpoint, in this run */
     bool told_skipped;            /* that steps are skipped has been said */
     double epoch_seconds;         /* of steps of this epoch, in this run */
     uint64_t epoch_samples, samples; /* trained in this epoch, and in all, in this run */

@@ -191,6 +191,37 @@ static void test_the_command_that_began_a_run_continues_it(void **state)
     training_destroy(t);
 }
 
+/* A kill inside the first save leaves the last checkpoint alone: the best epoch's file is made of
+ * it. Without the last one nothing is started over what was saved. */
+static void test_what_a_run_saved_is_neither_lost_nor_written_over(void **state)
+{
+    (void)state;
+    training *t = training_tiny();
+    char best[600], last[600], weights[65];
+    snprintf(best, sizeof best, "%s", training_path(t, "run/checkpoints/best.safetensors"));
+    snprintf(last, sizeof last, "%s", training_path(t, "run/checkpoints/last.safetensors"));
+    training_set(t, "epochs", "2");
+    training_must_run(t);
+    memcpy(weights, t->result.weights_sha256, sizeof weights);
+    training_set(t, "out", training_path(t, "run"));
+    training_set(t, "resume", "auto");
+    training_set(t, "epochs", "1");
+    training_must_run(t);
+    assert_int_equal(unlink(best), 0);
+    training_must_run(t);
+    assert_int_equal(t->step_count, 0);
+    assert_int_equal(access(best, F_OK), 0);
+    assert_int_equal(unlink(last), 0);
+    assert_int_equal(training_run(t), LS_ERR_ARGUMENT);
+    assert_non_null(strstr(ls_last_error(), "checkpoints/best.safetensors"));
+    training_set(t, "resume", best); /* as the message says */
+    training_set(t, "epochs", "2");
+    training_must_run(t);
+    assert_int_equal(t->step_count, 5);
+    assert_string_equal(t->result.weights_sha256, weights);
+    training_destroy(t);
+}
+
 static void test_a_longer_run_may_be_asked_for(void **state)
 {
     (void)state;
@@ -294,6 +325,7 @@ int main(void)
         cmocka_unit_test(test_adam_keeps_its_moments_and_its_count),
         cmocka_unit_test(test_every_optimizer_goes_on_with_the_same_bits),
         cmocka_unit_test(test_the_command_that_began_a_run_continues_it),
+        cmocka_unit_test(test_what_a_run_saved_is_neither_lost_nor_written_over),
         cmocka_unit_test(test_a_longer_run_may_be_asked_for),
         cmocka_unit_test(test_a_run_that_has_reached_its_aim_does_no_more),
         cmocka_unit_test(test_the_best_epoch_is_not_forgotten),

@@ -76,19 +76,19 @@ static const char *text_of(const char *name)
     return text;
 }
 
-static ls_run_folder *open_run(bool resume, uint64_t epochs, uint64_t steps)
+static ls_run_folder *open_run(ls_run_start start, uint64_t epochs, uint64_t steps)
 {
     ls_run_folder *folder = NULL;
-    if (ls_run_folder_open(run, resume, epochs, steps, &folder) != LS_OK) {
+    if (ls_run_folder_open(run, start, epochs, steps, &folder) != LS_OK) {
         fail_msg("%s", ls_last_error());
     }
     return folder;
 }
 
-static void assert_refused(bool resume, ls_status want, const char *part)
+static void assert_refused(ls_run_start start, ls_status want, const char *part)
 {
     ls_run_folder *folder = NULL;
-    const ls_status status = ls_run_folder_open(run, resume, 0, 0, &folder);
+    const ls_status status = ls_run_folder_open(run, start, 0, 0, &folder);
     ls_run_folder_close(folder);
     if (status != want || !strstr(ls_last_error(), part)) {
         fail_msg("expected %s with '%s', got %s: %s", ls_status_name(want), part,
@@ -118,7 +118,7 @@ static ls_log_line log_line(uint64_t epoch, uint64_t step)
 /* A finished run of 3 epochs of 2 steps. */
 static void write_run(void)
 {
-    ls_run_folder *folder = open_run(false, 0, 0);
+    ls_run_folder *folder = open_run(LS_RUN_NEW, 0, 0);
     assert_int_equal(ls_run_folder_write(folder, "config.txt", "lr 1\n"), LS_OK);
     ls_history_line h = epoch1;
     for (uint64_t step = 1; step <= 6; step++) {
@@ -144,7 +144,7 @@ static int line_count(const char *name)
 static void test_folders_are_made_as_deep_as_needed(void **state)
 {
     (void)state;
-    ls_run_folder *folder = open_run(false, 0, 0);
+    ls_run_folder *folder = open_run(LS_RUN_NEW, 0, 0);
     char want[700];
     struct stat found;
     assert_string_equal(ls_run_folder_path(folder), run);
@@ -158,7 +158,7 @@ static void test_folders_are_made_as_deep_as_needed(void **state)
 static void test_history_has_the_columns_of_keras(void **state)
 {
     (void)state;
-    ls_run_folder *folder = open_run(false, 0, 0);
+    ls_run_folder *folder = open_run(LS_RUN_NEW, 0, 0);
     assert_int_equal(ls_run_folder_history(folder, &epoch1), LS_OK);
     assert_string_equal(text_of("history.csv"), NAMES LINE1); /* there before anything is closed */
     ls_run_folder_close(folder);
@@ -167,7 +167,7 @@ static void test_history_has_the_columns_of_keras(void **state)
 static void test_two_metrics_and_values_that_are_missing(void **state)
 {
     (void)state;
-    ls_run_folder *folder = open_run(false, 0, 0);
+    ls_run_folder *folder = open_run(LS_RUN_NEW, 0, 0);
     const double nan = (double)NAN;
     const ls_history_line h = {
         .epoch = 2, .step = 9, .lr = 1e-7, .loss = 1.0 / 3, .val_loss = nan, .seconds = 0.1,
@@ -184,7 +184,7 @@ static void test_two_metrics_and_values_that_are_missing(void **state)
 static void test_a_step_is_a_line_of_json_with_all_digits(void **state)
 {
     (void)state;
-    ls_run_folder *folder = open_run(false, 0, 0);
+    ls_run_folder *folder = open_run(LS_RUN_NEW, 0, 0);
     ls_log_line line = log_line(1, 7);
     assert_int_equal(ls_run_folder_log(folder, &line), LS_OK);
     line.loss = (double)NAN;
@@ -208,7 +208,7 @@ static void test_a_step_is_a_line_of_json_with_all_digits(void **state)
 static void test_other_files_are_replaced_whole(void **state)
 {
     (void)state;
-    ls_run_folder *folder = open_run(false, 0, 0);
+    ls_run_folder *folder = open_run(LS_RUN_NEW, 0, 0);
     assert_int_equal(ls_run_folder_write(folder, "config.txt", "a long first text\n"), LS_OK);
     assert_int_equal(ls_run_folder_write(folder, "config.txt", "short\n"), LS_OK);
     assert_string_equal(text_of("config.txt"), "short\n");
@@ -243,7 +243,7 @@ static void test_lines_after_the_checkpoint_are_cut(void **state)
     (void)state;
     for (uint64_t steps = 0; steps <= 7; steps++) {
         write_run();
-        ls_run_folder_close(open_run(true, steps / 2, steps));
+        ls_run_folder_close(open_run(LS_RUN_CONTINUE, steps / 2, steps));
         const uint64_t kept = steps < 6 ? steps : 6;
         assert_int_equal(line_count("log.jsonl"), kept);
         assert_int_equal(line_count("history.csv"), 1 + kept / 2);
@@ -256,7 +256,7 @@ static void test_a_resumed_run_has_the_files_of_an_undisturbed_one(void **state)
     (void)state;
     write_run();
     char *history = strdup(text_of("history.csv")), *log = strdup(text_of("log.jsonl"));
-    ls_run_folder *folder = open_run(true, 1, 3); /* in the middle of epoch 2 */
+    ls_run_folder *folder = open_run(LS_RUN_CONTINUE, 1, 3); /* in the middle of epoch 2 */
     ls_history_line h = epoch1;
     for (uint64_t step = 4; step <= 6; step++) {
         const ls_log_line line = log_line((step + 1) / 2, step);
@@ -280,7 +280,7 @@ static void test_a_line_torn_at_any_byte_is_cut(void **state)
     char *history = strdup(text_of("history.csv")), *log = strdup(text_of("log.jsonl"));
     for (size_t bytes = strlen(log); bytes-- > 0;) {
         assert_int_equal(truncate(in_run("log.jsonl"), (off_t)bytes), 0);
-        ls_run_folder_close(open_run(true, 3, 6));
+        ls_run_folder_close(open_run(LS_RUN_CONTINUE, 3, 6));
         int whole = 0;
         for (size_t i = 0; i < bytes; i++) whole += log[i] == '\n';
         assert_int_equal(line_count("log.jsonl"), whole);
@@ -289,7 +289,7 @@ static void test_a_line_torn_at_any_byte_is_cut(void **state)
     }
     for (size_t bytes = strlen(history); bytes-- > 0;) {
         assert_int_equal(truncate(in_run("history.csv"), (off_t)bytes), 0);
-        ls_run_folder_close(open_run(true, 3, 6));
+        ls_run_folder_close(open_run(LS_RUN_CONTINUE, 3, 6));
         int whole = 0;
         for (size_t i = 0; i < bytes; i++) whole += history[i] == '\n';
         assert_int_equal(line_count("history.csv"), whole);
@@ -303,7 +303,7 @@ static void test_a_history_torn_in_its_first_line_gets_its_names_again(void **st
     (void)state;
     write_run();
     assert_int_equal(truncate(in_run("history.csv"), 10), 0);
-    ls_run_folder *folder = open_run(true, 0, 0);
+    ls_run_folder *folder = open_run(LS_RUN_CONTINUE, 0, 0);
     assert_int_equal(ls_run_folder_history(folder, &epoch1), LS_OK);
     assert_string_equal(text_of("history.csv"), NAMES LINE1);
     ls_run_folder_close(folder);
@@ -325,7 +325,7 @@ static void test_lines_that_are_not_ours_are_cut(void **state)
         memcpy(text + strlen(STEP1), strange[i], bytes[i]);
         memcpy(text + strlen(STEP1) + bytes[i], STEP1, strlen(STEP1));
         write_text(in_run("log.jsonl"), text, 2 * strlen(STEP1) + bytes[i]);
-        ls_run_folder_close(open_run(true, 3, 6));
+        ls_run_folder_close(open_run(LS_RUN_CONTINUE, 3, 6));
         assert_string_equal(text_of("log.jsonl"), STEP1);
     }
     static const char *const lines[] = { "2;3\n", "\n", "2\n", ",2\n", "-1,2\n",
@@ -334,7 +334,7 @@ static void test_lines_that_are_not_ours_are_cut(void **state)
         char text[256];
         const int count = snprintf(text, sizeof text, NAMES LINE1 "%s" LINE1, lines[i]);
         write_text(in_run("history.csv"), text, (size_t)count);
-        ls_run_folder_close(open_run(true, 3, 6));
+        ls_run_folder_close(open_run(LS_RUN_CONTINUE, 3, 6));
         assert_string_equal(text_of("history.csv"), NAMES LINE1);
     }
 }
@@ -348,7 +348,7 @@ static void test_temporary_files_of_a_killed_process_are_removed(void **state)
     write_run();
     write_text(in_run("checkpoints/last.safetensors"), "x", 1);
     for (size_t i = 0; i < 4; i++) write_text(in_run(stale[i]), "x", 1);
-    ls_run_folder_close(open_run(true, 3, 6));
+    ls_run_folder_close(open_run(LS_RUN_CONTINUE, 3, 6));
     for (size_t i = 0; i < 4; i++) assert_int_equal(access(in_run(stale[i]), F_OK), -1);
     assert_int_equal(access(in_run("checkpoints/last.safetensors"), F_OK), 0);
     assert_int_equal(access(in_run("config.txt"), F_OK), 0);
@@ -357,7 +357,7 @@ static void test_temporary_files_of_a_killed_process_are_removed(void **state)
 static void test_resuming_may_also_start(void **state)
 {
     (void)state;
-    ls_run_folder *folder = open_run(true, 0, 0); /* --resume auto, for the first time */
+    ls_run_folder *folder = open_run(LS_RUN_AGAIN, 0, 0); /* --resume auto, for the first time */
     assert_int_equal(ls_run_folder_history(folder, &epoch1), LS_OK);
     assert_string_equal(text_of("history.csv"), NAMES LINE1);
     ls_run_folder_close(folder);
@@ -370,8 +370,8 @@ static void test_a_folder_that_is_not_empty_is_refused(void **state)
     (void)state;
     write_run();
     char *log = strdup(text_of("log.jsonl"));
-    assert_refused(false, LS_ERR_ARGUMENT, "--resume");
-    assert_refused(false, LS_ERR_ARGUMENT, "another --out");
+    assert_refused(LS_RUN_NEW, LS_ERR_ARGUMENT, "--resume");
+    assert_refused(LS_RUN_NEW, LS_ERR_ARGUMENT, "another --out");
     assert_string_equal(text_of("log.jsonl"), log);
     free(log);
 }
@@ -380,7 +380,7 @@ static void test_an_empty_folder_will_do(void **state)
 {
     (void)state;
     snprintf(run, sizeof run, "%s", top);
-    ls_run_folder_close(open_run(false, 0, 0));
+    ls_run_folder_close(open_run(LS_RUN_NEW, 0, 0));
 }
 
 static void test_somebody_elses_folder_is_not_resumed_into(void **state)
@@ -388,19 +388,97 @@ static void test_somebody_elses_folder_is_not_resumed_into(void **state)
     (void)state;
     snprintf(run, sizeof run, "%s", top);
     write_text(in_run("letter.txt"), "x", 1);
-    assert_refused(true, LS_ERR_ARGUMENT, "not a run's");
+    assert_refused(LS_RUN_CONTINUE, LS_ERR_ARGUMENT, "not a run's");
+    assert_refused(LS_RUN_AGAIN, LS_ERR_ARGUMENT, "not a run's");
+}
+
+/* -- starting again where a run was: --resume auto without last.safetensors -------------------- */
+
+/* The folder's files are refused with these words, and stay as they are. */
+static void assert_kept(const char *words)
+{
+    char *history = strdup(text_of("history.csv")), *log = strdup(text_of("log.jsonl"));
+    assert_refused(LS_RUN_AGAIN, LS_ERR_ARGUMENT, words);
+    assert_refused(LS_RUN_AGAIN, LS_ERR_ARGUMENT, "another --out");
+    assert_string_equal(text_of("history.csv"), history);
+    assert_string_equal(text_of("log.jsonl"), log);
+    free(history);
+    free(log);
+}
+
+/* A kill may leave any of this behind: in its first epoch, and in its first save. */
+static void test_a_run_killed_before_its_first_checkpoint_starts_again(void **state)
+{
+    (void)state;
+    ls_run_folder *folder = open_run(LS_RUN_NEW, 0, 0);
+    ls_run_folder_close(folder);
+    folder = open_run(LS_RUN_AGAIN, 0, 0);
+    assert_int_equal(ls_run_folder_write(folder, "config.txt", "lr 1\n"), LS_OK);
+    for (uint64_t step = 1; step <= 3; step++) {
+        const ls_log_line line = log_line(1, step);
+        assert_int_equal(ls_run_folder_log(folder, &line), LS_OK);
+    }
+    ls_run_folder_close(folder);
+    ls_run_folder_close(open_run(LS_RUN_AGAIN, 0, 0));
+    assert_int_equal(line_count("log.jsonl"), 0);
+    write_text(in_run("history.csv"), NAMES LINE1, strlen(NAMES LINE1));
+    write_text(in_run("log.jsonl"), "{\"epoch\":1,\"st", 14);
+    write_text(in_run("checkpoints/last.safetensors.tmp-99"), "x", 1);
+    write_text(in_run("slurm-17.out"), "x", 1); /* nothing that a run would write over */
+    write_text(in_run("checkpoints/step-07.safetensors"), "x", 1);
+    ls_run_folder_close(open_run(LS_RUN_AGAIN, 0, 0));
+    assert_string_equal(text_of("history.csv"), NAMES);
+    assert_int_equal(access(in_run("slurm-17.out"), F_OK), 0);
+}
+
+static void test_nothing_that_a_run_saved_is_written_over(void **state)
+{
+    (void)state;
+    static const char *const saved[] = { "step-12.safetensors", "best.safetensors" };
+    write_run();
+    assert_kept("history.csv holds more");
+    assert_int_equal(truncate(in_run("history.csv"), (off_t)strlen(NAMES LINE1)), 0);
+    for (int i = 0; i < 2; i++) {
+        char path[64];
+        snprintf(path, sizeof path, "checkpoints/%s", saved[i]);
+        write_text(in_run(path), "x", 1);
+        assert_kept(path);
+        assert_kept("continue from that with --resume ");
+    }
+    assert_kept("checkpoints/best.safetensors: "); /* of two, the first by name */
+    for (int i = 0; i < 2; i++) {
+        char path[64];
+        snprintf(path, sizeof path, "checkpoints/%s", saved[i]);
+        assert_int_equal(unlink(in_run(path)), 0);
+    }
+    assert_int_equal(rmdir(in_run("checkpoints")), 0);
+    assert_kept("has no checkpoints/");
+}
+
+static void test_somebody_elses_tables_are_not_written_over(void **state)
+{
+    (void)state;
+    snprintf(run, sizeof run, "%s", top);
+    write_text(in_run("history.csv"), "year,event\n1969,moon\n", 22);
+    write_text(in_run("log.jsonl"), "", 0);
+    assert_kept("has no checkpoints/");
+    assert_int_equal(mkdir(in_run("checkpoints"), 0777), 0);
+    assert_kept("history.csv holds more");
+    write_text(in_run("history.csv"), "", 0);
+    write_text(in_run("log.jsonl"), "{\"year\":1969}\n", 15);
+    assert_kept("log.jsonl holds more");
 }
 
 static void test_two_processes_cannot_write_one_run(void **state)
 {
     (void)state;
-    ls_run_folder *folder = open_run(false, 0, 0);
+    ls_run_folder *folder = open_run(LS_RUN_NEW, 0, 0);
     const ls_log_line line = log_line(1, 1);
     assert_int_equal(ls_run_folder_log(folder, &line), LS_OK);
-    assert_refused(true, LS_ERR_IO, "another process is writing this run");
+    assert_refused(LS_RUN_CONTINUE, LS_ERR_IO, "another process is writing this run");
     assert_int_equal(line_count("log.jsonl"), 1); /* and nothing was cut */
     ls_run_folder_close(folder);
-    ls_run_folder_close(open_run(true, 0, 1));
+    ls_run_folder_close(open_run(LS_RUN_CONTINUE, 0, 1));
 }
 
 static void test_what_cannot_be_written_is_said_at_once(void **state)
@@ -410,13 +488,13 @@ static void test_what_cannot_be_written_is_said_at_once(void **state)
     snprintf(file, sizeof file, "%s/file", top);
     write_text(file, "x", 1);
     snprintf(run, sizeof run, "%s", file);
-    assert_refused(false, LS_ERR_IO, "Not a directory");
+    assert_refused(LS_RUN_NEW, LS_ERR_IO, "Not a directory");
     snprintf(run, sizeof run, "%s/below/it", file);
-    assert_refused(false, LS_ERR_IO, "cannot be made: Not a directory");
+    assert_refused(LS_RUN_NEW, LS_ERR_IO, "cannot be made: Not a directory");
     snprintf(run, sizeof run, "/proc/lockstep-cannot-be-here");
-    assert_refused(false, LS_ERR_IO, "cannot be made");
+    assert_refused(LS_RUN_NEW, LS_ERR_IO, "cannot be made");
     run[0] = '\0';
-    assert_refused(false, LS_ERR_ARGUMENT, "expected a folder");
+    assert_refused(LS_RUN_NEW, LS_ERR_ARGUMENT, "expected a folder");
 }
 
 static void test_a_folder_without_permission_is_said_at_once(void **state)
@@ -425,7 +503,7 @@ static void test_a_folder_without_permission_is_said_at_once(void **state)
     if (geteuid() == 0) return; /* the superuser may write anywhere: nothing to see */
     snprintf(run, sizeof run, "%s/locked", top);
     assert_int_equal(mkdir(run, 0555), 0);
-    assert_refused(false, LS_ERR_IO, "Permission denied");
+    assert_refused(LS_RUN_NEW, LS_ERR_IO, "Permission denied");
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_top, remove_top)
@@ -449,6 +527,9 @@ int main(void)
         TEST(test_a_folder_that_is_not_empty_is_refused),
         TEST(test_an_empty_folder_will_do),
         TEST(test_somebody_elses_folder_is_not_resumed_into),
+        TEST(test_a_run_killed_before_its_first_checkpoint_starts_again),
+        TEST(test_nothing_that_a_run_saved_is_written_over),
+        TEST(test_somebody_elses_tables_are_not_written_over),
         TEST(test_two_processes_cannot_write_one_run),
         TEST(test_what_cannot_be_written_is_said_at_once),
         TEST(test_a_folder_without_permission_is_said_at_once),
