@@ -148,6 +148,7 @@ SOURCES = {
         schedule
         scores
         state
+        state_scale
         state_text
         step
         storage

@@ -152,6 +152,7 @@ TESTS = """
     test_run_folder
     test_sample_cache
     test_sampler
+    test_scale
     test_schedule
     test_semantics
     test_sha256

@@ -211,9 +211,16 @@ static ls_status open_spec(ls_dataset *dataset, const char *spec)
 
 ls_status ls_dataset_open(const char *spec, ls_dataset **out)
 {
+    return ls_dataset_open_scaled(spec, NULL, out);
+}
+
+ls_status ls_dataset_open_scaled(const char *spec, const ls_scale_rule *trained, ls_dataset **out)
+{
     ls_dataset *dataset = calloc(1, sizeof *dataset);
     if (!dataset) return ls_fail(LS_ERR_MEMORY, "no memory for a data set");
+    dataset->trained = trained;
     const ls_status status = open_spec(dataset, spec);
+    dataset->trained = NULL;
     if (status == LS_OK) {
         *out = dataset;
         dataset = NULL;

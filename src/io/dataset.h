@@ -56,10 +56,37 @@ typedef struct {
 
 typedef struct ls_dataset ls_dataset;
 
+typedef enum { LS_SCALE_NONE, LS_SCALE_DIVIDE, LS_SCALE_STANDARD } ls_scale_kind;
+
+/* What makes of stored numbers those that a network is fed (dataset_scale.c). */
+typedef struct {
+    ls_scale_kind kind;
+    double divisor;           /* DIVIDE */
+    double unit;              /* STANDARD: values are divided by this first: 255 for u8, else 1 */
+    size_t channels;          /* STANDARD: channels, or fields of a table */
+    const double *mean, *std; /* borrowed, [channels], STANDARD; no std is 0 */
+} ls_scale_rule;
+
+/* Where a data set's scale is from, that was opened with another's. */
+typedef enum {
+    LS_SCALE_OWN,    /* both have the same rule; or there was no other */
+    LS_SCALE_TAKEN,  /* the other's: the spec names none, and would have had another by default */
+    LS_SCALE_DIFFERS /* the spec's: it names one that is not the other's */
+} ls_scale_origin;
+
 /* Errors: ARGUMENT (the spec: unknown kind or key, with the nearest known one), FORMAT (absent,
  * packed, damaged, out of range), MEMORY. */
 LS_MUST_USE ls_status ls_dataset_open(const char *spec, ls_dataset **out);
 void ls_dataset_close(ls_dataset *dataset); /* accepts NULL */
+
+/* The same, for a network that was trained on numbers which `trained` made: it takes the place of
+ * the default where the spec names no scale, and its mean and std that of this training part's
+ * where the spec says standard, too. NULL: as ls_dataset_open.
+ * Errors: those, and FORMAT (another number of channels than `trained` has). */
+LS_MUST_USE ls_status ls_dataset_open_scaled(const char *spec, const ls_scale_rule *trained,
+                                             ls_dataset **out);
+ls_scale_origin ls_dataset_scale_origin(const ls_dataset *dataset);
+ls_scale_rule ls_dataset_scale_rule(const ls_dataset *dataset); /* valid as long as it is open */
 
 const ls_dataset_info *ls_dataset_describe(const ls_dataset *dataset);
 

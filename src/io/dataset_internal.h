@@ -94,12 +94,11 @@ typedef struct {
     uint32_t *kept;         /* owned: [count] stored index of each sample; NULL: all are kept */
 } ls_part_data;
 
-typedef enum { LS_SCALE_NONE, LS_SCALE_DIVIDE, LS_SCALE_STANDARD } ls_scale_kind;
-
+/* An ls_scale_rule, and what it becomes for reading. */
 typedef struct {
     ls_scale_kind kind;
     double divisor;   /* DIVIDE */
-    double unit;      /* STANDARD: values are divided by this first: 255 for u8, else 1 */
+    double unit;      /* STANDARD */
     double *mean;     /* owned: [channels], STANDARD */
     double *std;      /* owned: [channels], STANDARD; never 0 */
     float *table;     /* owned: [channels, 256], u8 stores: what a byte becomes */
@@ -115,6 +114,8 @@ struct ls_dataset {
     int file_count;
     char (*class_name)[LS_CLASS_NAME_BYTES];     /* owned: [classes] or NULL */
     ls_scale scale;
+    const ls_scale_rule *trained;                /* borrowed while it is opened; NULL: none */
+    ls_scale_origin scale_origin;
     double range_top;                            /* ls_dataset_range_top */
     bool skip_bad;                               /* bad=skip */
     size_t skipped;                              /* records left out */
@@ -170,8 +171,9 @@ LS_MUST_USE ls_status ls_dataset_read_csv(ls_dataset *dataset, const char *name,
 /* Read scale=, before any file is opened. Errors: ARGUMENT. */
 LS_MUST_USE ls_status ls_dataset_parse_scale(ls_dataset *dataset);
 
-/* Divide by `default_divisor` (0: not at all) if the spec names no scale; compute statistics where
- * the scale needs them; build tables. Errors: MEMORY. */
+/* Divide by `default_divisor` (0: not at all) if the spec names no scale; take from
+ * dataset->trained what it prescribes; else compute statistics where the scale needs them; build
+ * tables. Errors: MEMORY, FORMAT. */
 LS_MUST_USE ls_status ls_dataset_init_scale(ls_dataset *dataset, double default_divisor);
 void ls_scale_free(ls_scale *scale);
 

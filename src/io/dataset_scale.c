@@ -7,8 +7,10 @@
  *
  * all in double with one rounding to float at the end; unit is 255 for bytes, else 1. mean and std
  * are those of the training part (population standard deviation: divided by the count), so the
- * test part is scaled as the training part was; a std of 0 counts as 1. A byte has 256 values, so
- * the formula is tabulated per channel and reading is a look-up.
+ * test part is scaled as the training part was; a std of 0 counts as 1. Data that a trained network
+ * is applied to get those of its training (ls_dataset_open_scaled) in place of their own, with the
+ * training's unit: equal numbers stay equal, whichever way they are stored. A byte has 256 values,
+ * so the formula is tabulated per channel and reading is a look-up.
  *
  * Statistics are flat sums (numerics.h) over the numbers in the order sample, row, column, channel.
  */
@@ -136,16 +138,20 @@ ls_status ls_dataset_parse_scale(ls_dataset *dataset)
     return LS_OK;
 }
 
+static ls_status alloc_statistics(ls_scale *scale, size_t channels)
+{
+    scale->mean = malloc(channels * sizeof(double));
+    scale->std = malloc(channels * sizeof(double));
+    if (scale->mean && scale->std) return LS_OK;
+    return ls_fail(LS_ERR_MEMORY, "no memory for the statistics of %zu fields", channels);
+}
+
 static ls_status init_standard(ls_dataset *dataset)
 {
     ls_scale *scale = &dataset->scale;
     const size_t channels = dataset->info.channels;
     scale->unit = is_u8(dataset) ? 255 : 1;
-    scale->mean = malloc(channels * sizeof(double));
-    scale->std = malloc(channels * sizeof(double));
-    if (!scale->mean || !scale->std) {
-        return ls_fail(LS_ERR_MEMORY, "no memory for the statistics of %zu fields", channels);
-    }
+    LS_TRY(alloc_statistics(scale, channels));
     for (size_t begin = 0; begin < channels; begin += SUMS_MAX) {
         ls_range range[SUMS_MAX];
         const size_t left = channels - begin, count = left < SUMS_MAX ? left : SUMS_MAX;
@@ -158,6 +164,43 @@ static ls_status init_standard(ls_dataset *dataset)
     return LS_OK;
 }
 
+/* The statistics of the training, as this store's numbers need them: reading floats does not divide
+ * by a unit, so it becomes part of both. */
+static ls_status take_statistics(ls_dataset *dataset)
+{
+    ls_scale *scale = &dataset->scale;
+    const ls_scale_rule *trained = dataset->trained;
+    const size_t channels = dataset->info.channels;
+    if (trained->channels != channels) {
+        return ls_fail(LS_ERR_FORMAT, "%s: %zu %s, expected %zu: the model was trained with "
+                       "scale=standard on as many", dataset->spec_text, channels,
+                       dataset->info.is_image ? "channels" : "fields", trained->channels);
+    }
+    LS_TRY(alloc_statistics(scale, channels));
+    const double factor = is_u8(dataset) ? 1 : trained->unit;
+    scale->unit = trained->unit / factor;
+    for (size_t c = 0; c < channels; c++) {
+        scale->mean[c] = trained->mean[c] * factor;
+        scale->std[c] = trained->std[c] * factor;
+    }
+    return LS_OK;
+}
+
+/* Whose rule holds, the spec's or the training's? */
+static void choose_rule(ls_dataset *dataset)
+{
+    ls_scale *scale = &dataset->scale;
+    const ls_scale_rule *trained = dataset->trained;
+    const bool same = scale->kind == trained->kind
+                      && (scale->kind != LS_SCALE_DIVIDE || scale->divisor == trained->divisor);
+    dataset->scale_origin = same                                      ? LS_SCALE_OWN
+                            : ls_spec_find(&dataset->spec, "scale") ? LS_SCALE_DIFFERS
+                                                                      : LS_SCALE_TAKEN;
+    if (dataset->scale_origin == LS_SCALE_DIFFERS) return;
+    scale->kind = trained->kind;
+    scale->divisor = trained->divisor;
+}
+
 ls_status ls_dataset_init_scale(ls_dataset *dataset, double default_divisor)
 {
     ls_scale *scale = &dataset->scale;
@@ -166,7 +209,11 @@ ls_status ls_dataset_init_scale(ls_dataset *dataset, double default_divisor)
         scale->kind = default_divisor > 0 ? LS_SCALE_DIVIDE : LS_SCALE_NONE;
         scale->divisor = default_divisor;
     }
-    if (scale->kind == LS_SCALE_STANDARD) LS_TRY(init_standard(dataset));
+    if (dataset->trained) choose_rule(dataset);
+    if (scale->kind == LS_SCALE_STANDARD) {
+        const bool own = !dataset->trained || dataset->scale_origin == LS_SCALE_DIFFERS;
+        LS_TRY(own ? init_standard(dataset) : take_statistics(dataset));
+    }
     if (!is_u8(dataset)) return LS_OK;
 
     scale->table = malloc(channels * 256 * sizeof(float));
@@ -192,6 +239,16 @@ void ls_scale_name(const ls_scale *scale, char *text, size_t bytes)
     case LS_SCALE_DIVIDE: snprintf(text, bytes, "scale %g", scale->divisor); break;
     case LS_SCALE_STANDARD: snprintf(text, bytes, "scale standard"); break;
     }
+}
+
+ls_scale_origin ls_dataset_scale_origin(const ls_dataset *dataset) { return dataset->scale_origin; }
+
+ls_scale_rule ls_dataset_scale_rule(const ls_dataset *dataset)
+{
+    const ls_scale *scale = &dataset->scale;
+    return (ls_scale_rule){ .kind = scale->kind, .divisor = scale->divisor, .unit = scale->unit,
+                            .channels = dataset->info.channels, .mean = scale->mean,
+                            .std = scale->std };
 }
 
 /* -- scaling a sample ------------------------------------------------------------------------ */

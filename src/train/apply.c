@@ -2,7 +2,7 @@
 /* apply.c -- a checkpoint put to use: evaluated, and what it predicts.
  *
  * The same replicas as in training, without gradients and slots: any number of them, every sample
- * exactly once, in order.
+ * exactly once, in order; its numbers scaled as those that the checkpoint was trained on.
  */
 #include <math.h>
 #include <stdio.h>
@@ -67,7 +67,8 @@ static ls_status open_files(applied *a, const ls_evaluation_request *request)
     LS_TRY(ls_checkpoint_open(checkpoint, &a->checkpoint));
     LS_TRY(ls_saved_run_init(&a->saved, a->checkpoint, checkpoint));
     LS_TRY(ls_device_list_parse(request->devices, LS_P2P_OFF, &a->list)); /* nothing is exchanged */
-    LS_TRY(ls_dataset_open(request->data, &a->dataset));
+    LS_TRY(ls_dataset_open_scaled(request->data, a->saved.has_scale ? &a->saved.scale : NULL,
+                                  &a->dataset));
     LS_TRY(ls_model_init(&a->model, a->saved.text[LS_SAVED_MODEL_NAME],
                          a->saved.text[LS_SAVED_MODEL], ls_dataset_describe(a->dataset)));
     a->weights = calloc(a->model.arena_floats + 1, sizeof *a->weights);
@@ -151,6 +152,57 @@ static ls_status take_classes(applied *a, ls_evaluation *result)
     return take_class_names(a->dataset, result);
 }
 
+/* -- what the user should know of the data ---------------------------------------------------- */
+
+/* "scale=standard". */
+static void scale_name(const ls_scale_rule *scale, char out[40])
+{
+    switch (scale->kind) {
+    case LS_SCALE_NONE: snprintf(out, 40, "scale=none"); break;
+    case LS_SCALE_DIVIDE: snprintf(out, 40, "scale=%g", scale->divisor); break;
+    case LS_SCALE_STANDARD: snprintf(out, 40, "scale=standard"); break;
+    }
+}
+
+/* Where the scale is from, unless that goes without saying. */
+static void note_scale(const applied *a, bool same_data, char *out, size_t bytes)
+{
+    const ls_scale_rule ours = ls_dataset_scale_rule(a->dataset);
+    const ls_scale_origin origin = ls_dataset_scale_origin(a->dataset);
+    const bool standard = ours.kind == LS_SCALE_STANDARD;
+    char name[40], trained[40];
+    scale_name(&ours, name);
+    scale_name(&a->saved.scale, trained);
+    out[0] = '\0';
+    if (!a->saved.has_scale) {
+        if (!same_data && strstr(a->saved.text[LS_SAVED_DATA], "scale=standard"))
+            snprintf(out, bytes, "it was trained with scale=standard, and the checkpoint, "
+                     "of an earlier version, holds no mean and deviation: these results are right "
+                     "only with the training file as the data, these as its test=, and "
+                     "scale=standard");
+    } else if (origin == LS_SCALE_DIFFERS) {
+        snprintf(out, bytes, "%s is given, but the training run had %s; without a scale "
+                 "key that is taken", name, trained);
+    } else if (origin == LS_SCALE_TAKEN || (standard && !same_data)) {
+        snprintf(out, bytes, "%s%s of the training run is taken%s",
+                 origin == LS_SCALE_TAKEN ? "no scale key is given: " : "", name,
+                 standard ? ", with its mean and deviation" : "");
+    }
+}
+
+static void note_data(const applied *a, const char *data, ls_evaluation *result)
+{
+    const char *identity = a->saved.text[LS_SAVED_IDENTITY];
+    const bool same = strcmp(ls_dataset_identity(a->dataset), identity) == 0;
+    char differs[200] = "", scale[320];
+    if (!same)
+        snprintf(differs, sizeof differs, "%.80s is not the data of the training run (%.60s)", data,
+                 a->saved.text[LS_SAVED_DATA]);
+    note_scale(a, same, scale, sizeof scale);
+    snprintf(result->data_note, sizeof result->data_note, "%s%s%s", differs,
+             differs[0] && scale[0] ? "; " : "", scale);
+}
+
 static ls_status report(applied *a, const ls_evaluation_request *request, ls_evaluation *result)
 {
     const ls_metric_list *metrics = &a->metrics;
@@ -168,10 +220,7 @@ static ls_status report(applied *a, const ls_evaluation_request *request, ls_eva
         result->rows = a->job.rows;
         a->job.rows = NULL;
     }
-    if (strcmp(ls_dataset_identity(a->dataset), a->saved.text[LS_SAVED_IDENTITY]) != 0)
-        snprintf(result->data_note, sizeof result->data_note,
-                 "%.80s is not the data of the training run (%.60s)", request->data,
-                 a->saved.text[LS_SAVED_DATA]);
+    note_data(a, request->data, result);
     return LS_OK;
 }
 

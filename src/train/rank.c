@@ -89,6 +89,7 @@ static ls_run_state describe_state(const ls_rank *k)
         .model = &run->model,
         .data = ls_dataset_spec(run->dataset),
         .data_identity = ls_dataset_identity(run->dataset),
+        .scale = ls_dataset_scale_rule(run->dataset),
         .numerics_class = run->numerics_class,
         .world = run->world,
         .progress = &k->progress,

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "train/state_scale.h"
 #include "train/state_text.h"
 
 void ls_numerics_class(const ls_config *config, const ls_model *model, int world_size, char *out,
@@ -65,7 +66,7 @@ static ls_status list_tensors(const ls_run_state *state, ls_saved_tensor **out, 
     const ls_model *model = state->model;
     const int arenas = ls_state_arena_count(state->config);
     *count = model->parameter_count * arenas + model->statistic_count;
-    *out = calloc((size_t)*count + 1, sizeof **out);
+    *out = calloc((size_t)*count + LS_SCALE_TENSORS, sizeof **out);
     if (!*out) return ls_fail(LS_ERR_MEMORY, "no memory for a list of %d tensors", *count);
     ls_saved_tensor *tensor = *out;
     for (int a = 0; a < arenas; a++) {
@@ -77,12 +78,14 @@ static ls_status list_tensors(const ls_run_state *state, ls_saved_tensor **out, 
     }
     for (int s = 0; s < model->statistic_count; s++)
         describe_tensor(tensor++, "statistics", &model->statistic[s], state->statistics);
+    *count += ls_state_scale_tensors(&state->scale, tensor);
     return LS_OK;
 }
 
 static ls_status check_finite(const ls_saved_tensor *tensor, int count)
 {
     for (int t = 0; t < count; t++) {
+        if (tensor[t].dtype != LS_DTYPE_F32) continue; /* the scale, which opening made finite */
         const float *x = tensor[t].data;
         const size_t elements = ls_saved_tensor_count(&tensor[t]);
         for (size_t i = 0; i < elements; i++)
@@ -210,13 +213,14 @@ static bool is_known(const char *name, const arena_group *group)
     return false;
 }
 
-/* Tensors of the file whose name begins with `begin` and that no group knows go to `bad`. */
+/* Tensors of the file whose name begins with `begin` and that no group knows go to `bad`, but for
+ * those of the scale. */
 static void find_extra(const ls_checkpoint *checkpoint, const char *begin,
                        const arena_group *group, int group_count, name_list *bad)
 {
     for (int t = 0; t < ls_checkpoint_tensor_count(checkpoint); t++) {
         const char *name = ls_checkpoint_tensor_at(checkpoint, t)->name;
-        bool known = strncmp(name, begin, strlen(begin)) != 0;
+        bool known = strncmp(name, begin, strlen(begin)) != 0 || ls_state_scale_has(name);
         for (int g = 0; g < group_count; g++) known = known || is_known(name, &group[g]);
         if (!known) add_name(bad, "extra", name, "");
     }

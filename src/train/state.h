@@ -5,9 +5,10 @@
  *   optimizer/<slot>/<layer>/<name>  momentum; m, v; square
  *   optimizer/ema/<layer>/<name>     with --ema: the moving average of the weights
  *   statistics/<layer>/<name>        batch normalisation's moving mean and variance
+ *   scale/mean, scale/deviation      of data that are standardised: F64 [channels] (state_scale.h)
  *   __metadata__                     format, class, step, epoch, step_of_epoch, epoch_sums, guard,
- *                                    callbacks, best, last, world, data, data_identity, model_name,
- *                                    model, config
+ *                                    callbacks, best, last, world, data, data_identity, scale,
+ *                                    model_name, model, config
  *
  * Nothing in it depends on how many replicas wrote it; `world` only tells who did.
  *
@@ -57,6 +58,7 @@ typedef struct {
     const ls_config *config;   /* effective */
     const ls_model *model;
     const char *data, *data_identity, *numerics_class, *world;
+    ls_scale_rule scale;       /* of the data */
     const ls_progress *progress;
     const float *arenas;       /* host memory: the state's arenas one after another */
     const float *statistics;   /* host memory */
@@ -79,6 +81,8 @@ enum { LS_SAVED_MODEL, LS_SAVED_MODEL_NAME, LS_SAVED_DATA, LS_SAVED_IDENTITY, LS
 typedef struct {
     ls_config config;
     char *text[LS_SAVED_COUNT]; /* owned */
+    bool has_scale;             /* no: an earlier version wrote it */
+    ls_scale_rule scale;        /* borrowed from the checkpoint: valid while that is open */
     ls_progress progress;
 } ls_saved_run;
 

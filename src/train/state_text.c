@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "train/state_scale.h"
+
 enum { LINE_BYTES = 1024, COUNT_DIGITS = 15 };
 
 static const char format_name[] = "lockstep checkpoint 1";
@@ -89,7 +91,7 @@ static ls_status save_with_config(const char *path, const ls_run_state *state,
 {
     const ls_progress *p = state->progress;
     char step[24], epoch[24], step_of_epoch[24], sums[160], guard[96], callbacks[160];
-    char best[LINE_BYTES], last[LINE_BYTES];
+    char best[LINE_BYTES], last[LINE_BYTES], scale[LS_SCALE_TEXT_BYTES];
     snprintf(step, sizeof step, "%" PRIu64, p->step);
     snprintf(epoch, sizeof epoch, "%" PRIu64, p->epoch);
     snprintf(step_of_epoch, sizeof step_of_epoch, "%" PRIu64, p->step_of_epoch);
@@ -101,6 +103,7 @@ static ls_status save_with_config(const char *path, const ls_run_state *state,
     write_callbacks(&p->callbacks, callbacks, sizeof callbacks);
     write_line(&p->best, best);
     write_line(&p->last, last);
+    ls_state_scale_text(&state->scale, scale);
     const ls_saved_text text[] = {
         { "format", format_name },
         { saved_key[LS_SAVED_CLASS], state->numerics_class },
@@ -110,6 +113,7 @@ static ls_status save_with_config(const char *path, const ls_run_state *state,
         { saved_key[LS_SAVED_WORLD], state->world },
         { saved_key[LS_SAVED_DATA], state->data },
         { saved_key[LS_SAVED_IDENTITY], state->data_identity },
+        { "scale", scale },
         { saved_key[LS_SAVED_MODEL_NAME], state->model->name },
         { saved_key[LS_SAVED_MODEL], state->model->text },
         { "config", config },
@@ -237,6 +241,7 @@ ls_status ls_saved_run_init(ls_saved_run *saved, const ls_checkpoint *checkpoint
     const char *config, *text;
     LS_TRY(check_format(checkpoint, path));
     LS_TRY(read_progress(&saved->progress, checkpoint, path));
+    LS_TRY(ls_state_scale_load(checkpoint, path, &saved->scale, &saved->has_scale));
     LS_TRY(find_text(checkpoint, path, "config", &config));
     ls_config_init(&saved->config);
     LS_TRY(as_format(ls_config_parse(&saved->config, "line", config), path, "configuration"));

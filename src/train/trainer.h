@@ -121,7 +121,8 @@ typedef struct {
     int metric_count;
     char metric_name[LS_METRIC_MAX][LS_METRIC_NAME_BYTES];
     double metric[LS_METRIC_MAX];
-    char data_note[200];              /* "" or that the data differ from those trained on */
+    char data_note[520];              /* "" or that the data differ from those trained on, and whose
+                                         scale they were given; one line */
     size_t classes;                   /* that labels and predictions are below; 0: numbers */
     int32_t *label, *predicted;       /* owned, [samples]; NULL for numbers, or unless wanted */
     size_t named;                     /* classes that have a name; 0: the data have no names */
@@ -133,6 +134,7 @@ typedef struct {
 } ls_evaluation;
 
 /* Evaluate a checkpoint on the test part of `data` (the training part if there is no test part),
+ * scaled as the training run's were unless its spec names another scale,
  * with the moving average of its weights where it holds one. Samples are not weighted. The same
  * bits for any N, batch and thread count. */
 LS_MUST_USE ls_status ls_evaluate(const ls_evaluation_request *request, ls_evaluation *result);

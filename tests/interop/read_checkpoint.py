@@ -80,8 +80,8 @@ def main(path, program=None):
     for prefix in sorted({name.split("/")[0] + "/" for name in tensors}):
         digest = group_sha256(tensors, prefix)
         print(f"{prefix} {digest}")
-        # The state of a run is no group that `show` digests.
-        if shown is not None and prefix != "state/" and digest not in shown:
+        # The scale of a run's data is no group that `show` digests.
+        if shown is not None and prefix != "scale/" and digest not in shown:
             sys.exit(f"{prefix}: lockstep shows another digest")
     print("equal")
 
