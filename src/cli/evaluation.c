@@ -43,6 +43,6 @@ ls_status ls_evaluate_argument(const ls_invocation *v, bool want_classes, bool w
         .want_classes = want_classes,
         .want_rows = want_rows,
         .stuck = ls_console_leave }, &out->result));
-    if (out->result.data_note[0]) fprintf(stderr, "lockstep: warning: %s\n", out->result.data_note);
+    if (out->result.data_note[0]) fprintf(stderr, "lockstep: %s\n", out->result.data_note);
     return LS_OK;
 }
