@@ -196,11 +196,12 @@ static void note_data(const applied *a, const char *data, ls_evaluation *result)
     const bool same = strcmp(ls_dataset_identity(a->dataset), identity) == 0;
     char differs[200] = "", scale[320];
     if (!same)
-        snprintf(differs, sizeof differs, "warning: %.80s is not the data of the training run "
-                 "(%.60s)", data, a->saved.text[LS_SAVED_DATA]);
+        snprintf(differs, sizeof differs, "%.80s is not the data of the training run (%.60s)", data,
+                 a->saved.text[LS_SAVED_DATA]);
     note_scale(a, same, scale, sizeof scale);
-    snprintf(result->data_note, sizeof result->data_note, "%s%s%s", differs,
-             differs[0] && scale[0] ? "; " : "", scale);
+    const bool warns = !same || ls_dataset_scale_origin(a->dataset) == LS_SCALE_DIFFERS;
+    snprintf(result->data_note, sizeof result->data_note, "%s%s%s%s", warns ? "warning: " : "",
+             differs, differs[0] && scale[0] ? "; " : "", scale);
 }
 
 static ls_status report(applied *a, const ls_evaluation_request *request, ls_evaluation *result)

@@ -121,7 +121,7 @@ typedef struct {
     int metric_count;
     char metric_name[LS_METRIC_MAX][LS_METRIC_NAME_BYTES];
     double metric[LS_METRIC_MAX];
-    char data_note[520];              /* "" or that the data differ from those trained on, and whose
+    char data_note[560];              /* "" or that the data differ from those trained on, and whose
                                          scale they were given; one line */
     size_t classes;                   /* that labels and predictions are below; 0: numbers */
     int32_t *label, *predicted;       /* owned, [samples]; NULL for numbers, or unless wanted */
