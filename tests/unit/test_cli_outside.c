@@ -34,6 +34,30 @@ static void read_until(int fd, const char *words, char text[COMMAND_TEXT_BYTES])
     if (words) expect_text(text, words);
 }
 
+/* Start `lockstep line` and read what it prints, to last.out, until `words` are in it. */
+static pid_t start_until(char *line, const char *words, int *out)
+{
+    char *argv[COMMAND_WORDS_MAX];
+    int ends[2];
+    command_words(line, argv);
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(fcntl(ends[0], F_SETFD, FD_CLOEXEC), 0);
+    const pid_t pid = command_start(argv, ends[1]);
+    close(ends[1]);
+    last.out[0] = '\0';
+    read_until(ends[0], words, last.out);
+    *out = ends[0];
+    return pid;
+}
+
+/* Read the rest; returns what command_wait does. */
+static int read_to_end(pid_t pid, int out)
+{
+    read_until(out, NULL, last.out);
+    close(out);
+    return command_wait(pid);
+}
+
 static void test_a_signal_ends_a_run_with_a_checkpoint_and_how_to_continue(void **state)
 {
     (void)state;
@@ -41,21 +65,13 @@ static void test_a_signal_ends_a_run_with_a_checkpoint_and_how_to_continue(void 
         int signal, code;
     } stop[] = { { SIGINT, 130 }, { SIGTERM, 143 } };
     for (int i = 0; i < 2; i++) {
-        char line[128], *argv[COMMAND_WORDS_MAX];
-        int ends[2];
+        char line[128];
+        int out;
         snprintf(line, sizeof line, "train linear --data digits --devices host:2 --epochs 1000 "
                  "--out r%d", i);
-        command_words(line, argv);
-        assert_int_equal(pipe(ends), 0);
-        assert_int_equal(fcntl(ends[0], F_SETFD, FD_CLOEXEC), 0);
-        const pid_t pid = command_start(argv, ends[1]);
-        close(ends[1]);
-        last.out[0] = '\0';
-        read_until(ends[0], "epoch    2/1000", last.out);
+        const pid_t pid = start_until(line, "epoch    2/1000", &out);
         assert_int_equal(kill(pid, stop[i].signal), 0);
-        read_until(ends[0], NULL, last.out);
-        close(ends[0]);
-        assert_int_equal(command_wait(pid), stop[i].code);
+        assert_int_equal(read_to_end(pid, out), stop[i].code);
         expect_text(last.out, "stopped by a signal");
         snprintf(line, sizeof line, "lockstep train --resume r%d\n", i);
         expect_text(row("continue"), line);
@@ -69,23 +85,14 @@ static void test_a_data_file_cut_short_under_a_run_is_named(void **state)
     (void)state;
     enum { RECORD_BYTES = 3073, RECORDS = 64 }; /* of CIFAR-10: zeros are black, of class 0 */
     char line[] = "train linear --data cifar10:. --devices host:1 --epochs 100000 --out r";
-    char *argv[COMMAND_WORDS_MAX];
-    int ends[2];
+    int out;
     write_text("data_batch_1.bin", "");
     write_text("test_batch.bin", "");
     assert_int_equal(truncate("data_batch_1.bin", RECORDS * RECORD_BYTES), 0);
     assert_int_equal(truncate("test_batch.bin", RECORD_BYTES), 0);
-    command_words(line, argv);
-    assert_int_equal(pipe(ends), 0);
-    assert_int_equal(fcntl(ends[0], F_SETFD, FD_CLOEXEC), 0);
-    const pid_t pid = command_start(argv, ends[1]);
-    close(ends[1]);
-    last.out[0] = '\0';
-    read_until(ends[0], "epoch      2/100000", last.out);
+    const pid_t pid = start_until(line, "epoch      2/100000", &out);
     assert_int_equal(truncate("data_batch_1.bin", 0), 0);
-    read_until(ends[0], NULL, last.out);
-    close(ends[0]);
-    assert_int_equal(command_wait(pid), 3);
+    assert_int_equal(read_to_end(pid, out), 3);
     read_text("err", last.err);
     expect_text(last.err, "/data_batch_1.bin: was cut short while it was read");
     expect("eval r", 3); /* of the data; the checkpoint is whole */
