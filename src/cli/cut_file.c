@@ -11,6 +11,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -68,11 +69,13 @@ static void say_file_at(uintptr_t at)
 
 static void on_bus_error(int number, siginfo_t *info, void *context)
 {
+    static atomic_flag has_struck = ATOMIC_FLAG_INIT;
     (void)context;
     if (info->si_code != BUS_ADRERR) { /* no file's end: let it strike again, unhandled */
         signal(number, SIG_DFL);
         return;
     }
+    while (atomic_flag_test_and_set(&has_struck)) pause(); /* another thread tells it and exits */
     say("lockstep: ");
     say_file_at((uintptr_t)info->si_addr);
     say(": was cut short while it was read, expected a file that stays as it is\n");
