@@ -138,7 +138,7 @@ static void test_the_record_that_is_not_finite_is_named_alike_for_any_number(voi
     training_set(t, "global-batch", "4");
     training_set(t, "shards", "4");
     for (int n = 1; n <= 4; n++) {
-        char list[16];
+        char list[24];
         snprintf(list, sizeof list, "host:%d", n);
         training_set(t, "devices", list);
         assert_int_equal(training_run(t), LS_ERR_NONFINITE);
