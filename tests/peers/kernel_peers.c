@@ -84,7 +84,7 @@ static void add_group(bench *b, const char *name)
     for (int is_gemm = 1; is_gemm >= 0; is_gemm--) {
         cases = (ls_bench_cases){.is_gemm = is_gemm, .batch = samples};
         if (strcmp(name, "square") != 0) {
-            must(ls_bench_cases_of_model(&cases, name), name);
+            must(ls_bench_cases_of_model(&cases, name, NULL), name);
         } else if (is_gemm) {
             must(ls_bench_cases_even(&cases, 256), name);
             must(ls_bench_cases_even(&cases, 2048), name);
