@@ -26,7 +26,7 @@ ls_status ls_evaluate_argument(const ls_invocation *v, bool want_classes, bool w
     LS_TRY(read_choice(v, LS_EVALUATION_WEIGHTS, "average", "raw", &out->raw_weights));
     ls_config given;
     ls_config_init(&given);
-    LS_TRY(ls_checkpoint_argument(v->argument[0], out->checkpoint, sizeof out->checkpoint));
+    LS_TRY(ls_checkpoint_find(v->argument[0], out->checkpoint, sizeof out->checkpoint));
     LS_TRY(ls_checkpoint_config(out->checkpoint, &out->stored));
     LS_TRY(ls_invocation_config(v, &given));
     snprintf(out->data, sizeof out->data, "%s", given.data[0] ? given.data : out->stored.data);

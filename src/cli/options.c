@@ -236,11 +236,6 @@ ls_status ls_flag_count(const ls_invocation *v, int flag, int low, int high, int
     return LS_OK;
 }
 
-ls_status ls_checkpoint_argument(const char *argument, char *path, size_t bytes)
-{
-    return ls_checkpoint_find(argument, path, bytes);
-}
-
 /* -- help ----------------------------------------------------------------------------------- */
 
 enum { HELP_COLUMN = 34, HELP_WIDTH = 100 };

@@ -78,9 +78,6 @@ LS_MUST_USE ls_status ls_invocation_config(const ls_invocation *invocation, ls_c
 LS_MUST_USE ls_status ls_flag_count(const ls_invocation *invocation, int flag, int low, int high,
                                     int otherwise, int *out);
 
-/* The file that a CHECKPOINT argument means: itself, or the last one of a run folder. */
-LS_MUST_USE ls_status ls_checkpoint_argument(const char *argument, char *path, size_t bytes);
-
 /* `lockstep COMMAND --help`. */
 void ls_print_help(FILE *out, const ls_command *command);
 

@@ -205,7 +205,7 @@ static ls_status show_checkpoint(const ls_invocation *v)
 {
     char path[LS_TEXT_BYTES * 2];
     ls_checkpoint *checkpoint = NULL;
-    LS_TRY(ls_checkpoint_argument(v->argument[0], path, sizeof path));
+    LS_TRY(ls_checkpoint_find(v->argument[0], path, sizeof path));
     LS_TRY(ls_checkpoint_open(path, &checkpoint));
     ls_saved_run run = { .text = { NULL } };
     ls_status status = LS_OK;

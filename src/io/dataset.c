@@ -132,10 +132,11 @@ static void identify(ls_dataset *dataset)
 {
     static const char *const store_name[] = { "u8", "u8 planes", "f32", "f64" };
     const ls_dataset_info *info = &dataset->info;
-    char scale[64], text[512];
-    ls_scale_name(&dataset->scale, scale, sizeof scale);
+    const ls_scale_rule rule = ls_dataset_scale_rule(dataset);
+    char scale[LS_SCALE_NAME_BYTES], text[512];
+    ls_scale_name(&rule, scale);
     const int chars = snprintf(
-        text, sizeof text, "%s %zux%zux%zu, %s %zu, train %zu, test %zu, %s, %s%s\n",
+        text, sizeof text, "%s %zux%zux%zu, %s %zu, train %zu, test %zu, %s, scale %s%s\n",
         info->is_image ? "image" : "table", info->height, info->width, info->channels,
         info->task == LS_TASK_CLASSIFY ? "classes" : "outputs",
         info->task == LS_TASK_CLASSIFY ? info->classes : info->outputs, info->count[LS_PART_TRAIN],

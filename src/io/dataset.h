@@ -88,6 +88,10 @@ LS_MUST_USE ls_status ls_dataset_open_scaled(const char *spec, const ls_scale_ru
 ls_scale_origin ls_dataset_scale_origin(const ls_dataset *dataset);
 ls_scale_rule ls_dataset_scale_rule(const ls_dataset *dataset); /* valid as long as it is open */
 
+/* As a spec says it: none, 255, standard. */
+enum { LS_SCALE_NAME_BYTES = 32 };
+void ls_scale_name(const ls_scale_rule *scale, char out[LS_SCALE_NAME_BYTES]);
+
 const ls_dataset_info *ls_dataset_describe(const ls_dataset *dataset);
 
 /* The spec as given, and 64 hexadecimal digits that identify the contents: the SHA-256 of shape,

@@ -177,9 +177,6 @@ LS_MUST_USE ls_status ls_dataset_parse_scale(ls_dataset *dataset);
 LS_MUST_USE ls_status ls_dataset_init_scale(ls_dataset *dataset, double default_divisor);
 void ls_scale_free(ls_scale *scale);
 
-/* "scale 255", "scale standard" ... into text. */
-void ls_scale_name(const ls_scale *scale, char *text, size_t bytes);
-
 size_t ls_dataset_elements(const ls_dataset *dataset); /* numbers per sample */
 
 /* Stored sample of `index`: its first byte. */

@@ -232,12 +232,12 @@ void ls_scale_free(ls_scale *scale)
     *scale = (ls_scale){ .kind = LS_SCALE_NONE };
 }
 
-void ls_scale_name(const ls_scale *scale, char *text, size_t bytes)
+void ls_scale_name(const ls_scale_rule *scale, char out[LS_SCALE_NAME_BYTES])
 {
     switch (scale->kind) {
-    case LS_SCALE_NONE: snprintf(text, bytes, "scale none"); break;
-    case LS_SCALE_DIVIDE: snprintf(text, bytes, "scale %g", scale->divisor); break;
-    case LS_SCALE_STANDARD: snprintf(text, bytes, "scale standard"); break;
+    case LS_SCALE_NONE: snprintf(out, LS_SCALE_NAME_BYTES, "none"); break;
+    case LS_SCALE_DIVIDE: snprintf(out, LS_SCALE_NAME_BYTES, "%g", scale->divisor); break;
+    case LS_SCALE_STANDARD: snprintf(out, LS_SCALE_NAME_BYTES, "standard"); break;
     }
 }
 

@@ -87,11 +87,6 @@ static bool step_of(DIR *folder, const char *name, uint64_t *step)
 /* What is in a folder: nothing, something, or something of a run. */
 typedef enum { CONTENT_NONE, CONTENT_OTHER, CONTENT_RUN } content;
 
-static bool is_self_or_parent(const char *name)
-{
-    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
-}
-
 /* *found begins as NONE. */
 static ls_status content_of(const char *path, content *found)
 {
@@ -100,10 +95,11 @@ static ls_status content_of(const char *path, content *found)
     DIR *open_folder = opendir(path);
     if (!open_folder) return ls_fail(LS_ERR_IO, "--out %s: %s", path, strerror(errno));
     for (struct dirent *entry; (entry = readdir(open_folder)) != NULL;) {
-        if (is_self_or_parent(entry->d_name)) continue;
+        const char *name = entry->d_name;
+        if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) continue;
         if (*found == CONTENT_NONE) *found = CONTENT_OTHER;
         for (int i = 0; ours[i]; i++) {
-            if (strcmp(entry->d_name, ours[i]) == 0) *found = CONTENT_RUN;
+            if (strcmp(name, ours[i]) == 0) *found = CONTENT_RUN;
         }
     }
     closedir(open_folder);

@@ -154,25 +154,15 @@ static ls_status take_classes(applied *a, ls_evaluation *result)
 
 /* -- what the user should know of the data ---------------------------------------------------- */
 
-/* "scale=standard". */
-static void scale_name(const ls_scale_rule *scale, char out[40])
-{
-    switch (scale->kind) {
-    case LS_SCALE_NONE: snprintf(out, 40, "scale=none"); break;
-    case LS_SCALE_DIVIDE: snprintf(out, 40, "scale=%g", scale->divisor); break;
-    case LS_SCALE_STANDARD: snprintf(out, 40, "scale=standard"); break;
-    }
-}
-
 /* Where the scale is from, unless that goes without saying. */
 static void note_scale(const applied *a, bool same_data, char *out, size_t bytes)
 {
     const ls_scale_rule ours = ls_dataset_scale_rule(a->dataset);
     const ls_scale_origin origin = ls_dataset_scale_origin(a->dataset);
     const bool standard = ours.kind == LS_SCALE_STANDARD;
-    char name[40], trained[40];
-    scale_name(&ours, name);
-    scale_name(&a->saved.scale, trained);
+    char name[LS_SCALE_NAME_BYTES], trained[LS_SCALE_NAME_BYTES];
+    ls_scale_name(&ours, name);
+    ls_scale_name(&a->saved.scale, trained);
     out[0] = '\0';
     if (!a->saved.has_scale) {
         if (!same_data && strstr(a->saved.text[LS_SAVED_DATA], "scale=standard"))
@@ -181,10 +171,10 @@ static void note_scale(const applied *a, bool same_data, char *out, size_t bytes
                      "only with the training file as the data, these as its test=, and "
                      "scale=standard");
     } else if (origin == LS_SCALE_DIFFERS) {
-        snprintf(out, bytes, "%s is given, but the training run had %s; without a scale "
-                 "key that is taken", name, trained);
+        snprintf(out, bytes, "scale=%s is given, but the training run had scale=%s; without a "
+                 "scale key that is taken", name, trained);
     } else if (origin == LS_SCALE_TAKEN || (standard && !same_data)) {
-        snprintf(out, bytes, "%s%s of the training run is taken%s",
+        snprintf(out, bytes, "%sscale=%s of the training run is taken%s",
                  origin == LS_SCALE_TAKEN ? "no scale key is given: " : "", name,
                  standard ? ", with its mean and deviation" : "");
     }

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 
 #include "train/run.h"
@@ -39,16 +38,6 @@ static void run_folder_of(const char *checkpoint, char out[LS_TEXT_BYTES])
     if (n <= t || n - t >= LS_TEXT_BYTES || memcmp(checkpoint + n - t, tail, t) != 0) return;
     memcpy(out, checkpoint, n - t);
     out[n - t] = '\0';
-}
-
-ls_status ls_checkpoint_find(const char *argument, char *path, size_t bytes)
-{
-    struct stat info;
-    const bool is_folder = stat(argument, &info) == 0 && S_ISDIR(info.st_mode);
-    snprintf(path, bytes, "%s%s", argument,
-             is_folder ? "/checkpoints/last.safetensors" : "");
-    if (!is_folder || stat(path, &info) == 0) return LS_OK;
-    return ls_fail(LS_ERR_FORMAT, "%s: no checkpoints/last.safetensors in this folder", argument);
 }
 
 /* Equal but for slashes at the end. */

@@ -18,10 +18,22 @@ static bool is_directory(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-static bool exists(const char *path)
+/* path = the last checkpoint of a run's folder. Is it there? */
+static bool find_last(const char *folder, char *path, size_t bytes)
 {
     struct stat info;
+    snprintf(path, bytes, "%s/checkpoints/last.safetensors", folder);
     return stat(path, &info) == 0;
+}
+
+ls_status ls_checkpoint_find(const char *argument, char *path, size_t bytes)
+{
+    if (!is_directory(argument)) {
+        snprintf(path, bytes, "%s", argument);
+        return LS_OK;
+    }
+    if (find_last(argument, path, bytes)) return LS_OK;
+    return ls_fail(LS_ERR_FORMAT, "%s: no checkpoints/last.safetensors in this folder", argument);
 }
 
 ls_status ls_resume_find(const ls_config *config, char *path, size_t bytes)
@@ -33,13 +45,8 @@ ls_status ls_resume_find(const ls_config *config, char *path, size_t bytes)
     if (automatic && !config->out[0])
         return ls_fail(LS_ERR_ARGUMENT, "--resume auto needs --out DIR: the run folder that is "
                        "started or continued");
-    const char *folder = automatic ? config->out : resume;
-    if (!automatic && !is_directory(resume)) {
-        snprintf(path, bytes, "%s", resume);
-        return LS_OK;
-    }
-    snprintf(path, bytes, "%s/checkpoints/last.safetensors", folder);
-    if (exists(path)) return LS_OK;
+    if (!automatic && !is_directory(resume)) return ls_checkpoint_find(resume, path, bytes);
+    if (find_last(automatic ? config->out : resume, path, bytes)) return LS_OK;
     if (!automatic)
         return ls_fail(LS_ERR_FORMAT, "--resume %s: no checkpoints/last.safetensors in this "
                        "folder: a run that ended before its first checkpoint is started anew by "
