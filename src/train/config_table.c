@@ -183,7 +183,7 @@ static const ls_option options[] = {
     { "resume", "auto|DIR|FILE", "continue from a checkpoint; auto: from --out's, if any",
       "Files", LS_OPTION_FREE, TEXT(resume) },
     { "init", "DIR|FILE", "take the first weights from this checkpoint, or a run's last", "Files",
-      LS_OPTION_FREE, TEXT(init) },
+      LS_OPTION_BITS, TEXT(init) },
     { "save-every", "K", "save a checkpoint every K updates, besides those of epochs", "Files",
       LS_OPTION_FREE, COUNT(save_every, 0, STEPS_MAX), .zero = "off" },
     { "keep", "K", "how many of --save-every's checkpoints stay: the newest K", "Files",

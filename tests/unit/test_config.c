@@ -425,7 +425,7 @@ static void test_what_makes_the_bits_may_not_change_on_resumption(void **state)
     (void)state;
     static const char *const bits[] = {
         "rho", "lr-scale", "base-batch", "weight-decay", "clip-value", "clip-norm",
-        "clip-global-norm", "ema", "rules",
+        "clip-global-norm", "ema", "rules", "init",
         "global-batch", "optimizer", "lr", "momentum", "beta1", "beta2", "epsilon", "schedule",
         "warmup", "l1", "l2", "shards", "reduction", "order", "precision", "seed", "shuffle",
         "drop-remainder", "batchnorm", "class-weights", "metrics", "augment", "monitor", "plateau",

@@ -189,7 +189,7 @@ static void test_what_would_change_bits_is_refused_and_shown(void **state)
                                               { "reduction", "sum" }, { "seed", "9" },
                                               { "order", "fast" }, { "shuffle", "no" },
                                               { "ema", "0.9" }, { "clip-norm", "3" },
-                                              { "weight-decay", "0.2" },
+                                              { "weight-decay", "0.2" }, { "init", "elsewhere" },
                                               { "rules", "*=lr:0.1" },
                                               { "schedule", "table:0.1" } };
     training *t = training_tiny();
