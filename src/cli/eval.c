@@ -21,14 +21,20 @@ static int widest(const size_t *count, size_t classes)
     return snprintf(NULL, 0, "%zu", most);
 }
 
+static ls_status check_confusion(const ls_evaluation *e)
+{
+    if (e->classes == 0)
+        return ls_fail(LS_ERR_ARGUMENT, "--confusion: the data have numbers, expected classes");
+    if (e->classes > CONFUSION_MAX)
+        return ls_fail(LS_ERR_ARGUMENT, "--confusion: %zu classes, expected at most %d",
+                       e->classes, CONFUSION_MAX);
+    return LS_OK;
+}
+
 /* A row per label, with its name at the end if it has one; a column per prediction. */
 static ls_status print_confusion(const ls_evaluation *e)
 {
     const size_t classes = e->classes;
-    if (classes == 0 || classes > CONFUSION_MAX) {
-        return ls_fail(LS_ERR_ARGUMENT, "--confusion: %zu classes, expected 1 to %d", classes,
-                       CONFUSION_MAX);
-    }
     size_t *count = calloc(classes * classes, sizeof *count);
     if (!count) return ls_fail(LS_ERR_MEMORY, "no memory for %zu classes", classes);
     for (size_t i = 0; i < e->samples; i++) {
@@ -60,18 +66,24 @@ static void print_number(const char *name, double x)
     printf("%-11s %s\n", name, text);
 }
 
+static void print_result(const ls_evaluated *e)
+{
+    printf("checkpoint  %s\ndata        %s\nsamples     %zu\n", e->checkpoint, e->data,
+           e->result.samples);
+    print_number("loss", e->result.loss);
+    for (int m = 0; m < e->result.metric_count; m++)
+        print_number(e->result.metric_name[m], e->result.metric[m]);
+}
+
 static ls_status run_eval(const ls_invocation *v, int *exit_code)
 {
     (void)exit_code;
     ls_evaluated e;
-    LS_TRY(ls_evaluate_argument(v, v->flag[FLAG_CONFUSION] != NULL, false, &e));
-    printf("checkpoint  %s\ndata        %s\nsamples     %zu\n", e.checkpoint, e.data,
-           e.result.samples);
-    print_number("loss", e.result.loss);
-    for (int m = 0; m < e.result.metric_count; m++) {
-        print_number(e.result.metric_name[m], e.result.metric[m]);
-    }
-    const ls_status status = v->flag[FLAG_CONFUSION] ? print_confusion(&e.result) : LS_OK;
+    const bool confusion = v->flag[FLAG_CONFUSION] != NULL;
+    LS_TRY(ls_evaluate_argument(v, confusion, false, &e));
+    ls_status status = confusion ? check_confusion(&e.result) : LS_OK;
+    if (status == LS_OK) print_result(&e);
+    if (status == LS_OK && confusion) status = print_confusion(&e.result);
     ls_evaluation_free(&e.result);
     return status;
 }

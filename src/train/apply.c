@@ -114,7 +114,8 @@ static ls_status open_job(applied *a, const ls_evaluation_request *request)
     const ls_dataset_info *data = ls_dataset_describe(a->dataset);
     const bool train = request->train_part || data->count[LS_PART_TEST] == 0;
     const char *metrics = request->metrics ? request->metrics : a->saved.config.metrics;
-    LS_TRY(ls_metric_list_init(&a->metrics, metrics, data, a->model.loss));
+    LS_TRY(ls_metric_list_init(&a->metrics, metrics, data, ls_model_outputs(&a->model),
+                               a->model.loss));
     return ls_evaluation_job_init(&a->job, a->dataset, train ? LS_PART_TRAIN : LS_PART_TEST,
                                   a->list.count, a->group, ls_model_outputs(&a->model),
                                   request->want_rows || ls_evaluation_needs_rows(&a->metrics));

@@ -200,9 +200,7 @@ static bool needs_classes(const ls_metric_list *list)
 
 size_t ls_evaluation_classes(const ls_evaluation_job *job)
 {
-    const size_t classes = ls_dataset_describe(job->dataset)->classes;
-    const size_t predicted = job->columns == 1 ? 2 : job->columns;
-    return classes > predicted ? classes : predicted;
+    return ls_class_count(ls_dataset_describe(job->dataset), job->columns);
 }
 
 static ls_status class_scores(const ls_evaluation_job *job, bool binary, ls_class_scores *out)

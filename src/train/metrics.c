@@ -101,7 +101,8 @@ static int kind_named(const char *name, int *k)
     return kind;
 }
 
-static ls_status add_metric(ls_metric_list *list, const char *name, const ls_dataset_info *data)
+static ls_status add_metric(ls_metric_list *list, const char *name, const ls_dataset_info *data,
+                            size_t outputs)
 {
     int k;
     const int kind = kind_named(name, &k);
@@ -114,9 +115,9 @@ static ls_status add_metric(ls_metric_list *list, const char *name, const ls_dat
         if (list->kind[m] == (ls_metric_kind)kind)
             return ls_fail(LS_ERR_ARGUMENT, "--metrics: found %s after %s, expected each metric "
                            "once%s", name, list->name[m], k > 0 ? ", and one topK" : "");
-    if (k > 0 && (size_t)k > data->classes)
-        return ls_fail(LS_ERR_ARGUMENT, "--metrics %s: the data has %zu classes", name,
-                       data->classes);
+    if (k > 0 && (size_t)k > ls_class_count(data, outputs))
+        return ls_fail(LS_ERR_ARGUMENT, "--metrics %s: there are %zu classes", name,
+                       ls_class_count(data, outputs));
     list->kind[list->count] = (ls_metric_kind)kind;
     snprintf(list->name[list->count], LS_METRIC_NAME_BYTES, "%s", name);
     list->count++;
@@ -124,11 +125,17 @@ static ls_status add_metric(ls_metric_list *list, const char *name, const ls_dat
     return LS_OK;
 }
 
+size_t ls_class_count(const ls_dataset_info *data, size_t outputs)
+{
+    const size_t predicted = outputs == 1 ? 2 : outputs;
+    return data->classes > predicted ? data->classes : predicted;
+}
+
 ls_status ls_metric_list_init(ls_metric_list *list, const char *text, const ls_dataset_info *data,
-                              ls_loss loss)
+                              size_t outputs, ls_loss loss)
 {
     const bool classify = data->task == LS_TASK_CLASSIFY;
-    *list = (ls_metric_list){ .binary = classify && data->classes == 2
+    *list = (ls_metric_list){ .binary = classify && ls_class_count(data, outputs) == 2
                                         && loss == LS_LOSS_SIGMOID_CROSSENTROPY };
     if (strcmp(text, "auto") == 0) text = classify ? "accuracy" : "mse,mae";
     for (bool more = true; more;) {
@@ -136,7 +143,7 @@ ls_status ls_metric_list_init(ls_metric_list *list, const char *text, const ls_d
         const size_t chars = strcspn(text, ",");
         snprintf(name, sizeof name, "%.*s", (int)(chars < sizeof name ? chars : sizeof name - 1),
                  text);
-        LS_TRY(add_metric(list, name, data));
+        LS_TRY(add_metric(list, name, data, outputs));
         more = text[chars] == ',';
         text += chars + 1;
     }

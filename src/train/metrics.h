@@ -69,10 +69,16 @@ typedef struct {
     bool binary; /* precision, recall and f1 are those of class 1 */
 } ls_metric_list;
 
+/* How many classes there are: of the labels, or of what a model with so many outputs can predict,
+ * of which data that it is evaluated on may show fewer. One output tells two classes apart. */
+size_t ls_class_count(const ls_dataset_info *data, size_t outputs);
+
 /* --metrics TEXT: names separated by commas; "auto": accuracy of classes, mse and mae of numbers.
+ * `outputs` are the model's.
  * Errors: ARGUMENT (unknown, twice, not for this data; a second topK, a K beyond the classes). */
 LS_MUST_USE ls_status ls_metric_list_init(ls_metric_list *list, const char *text,
-                                          const ls_dataset_info *data, ls_loss loss);
+                                          const ls_dataset_info *data, size_t outputs,
+                                          ls_loss loss);
 
 /* Is it made of all samples of a part at once? */
 bool ls_metric_needs_all(ls_metric_kind kind);

@@ -89,10 +89,19 @@ static ls_status check_class(const ls_run *run, const ls_saved_run *saved)
 static ls_status check_column(const ls_run *run, const char *option, const char *column,
                               bool has_test)
 {
-    if (ls_history_has(column, &run->metrics, has_test)) return LS_OK;
-    return ls_fail(LS_ERR_ARGUMENT, "--%s %s: this run has no such column (loss, %s%s)", option,
-                   column, run->metrics.name[0],
-                   has_test ? ", and both with val_" : "; there is no test part");
+    const ls_metric_list *list = &run->metrics;
+    char names[LS_METRIC_MAX * (LS_METRIC_NAME_BYTES + 2)] = "";
+    if (ls_history_has(column, list, has_test)) return LS_OK;
+    for (int m = 0; m < list->count; m++) {
+        const size_t used = strlen(names);
+        if (has_test && strcmp(column, list->name[m]) == 0)
+            return ls_fail(LS_ERR_ARGUMENT, "--%s %s: it is made for the test part alone, as "
+                           "val_%s", option, column, column);
+        if (ls_metric_needs_all(list->kind[m]) && !has_test) continue;
+        snprintf(names + used, sizeof names - used, ", %s", list->name[m]);
+    }
+    return ls_fail(LS_ERR_ARGUMENT, "--%s %s: this run has no such column (loss%s%s)", option,
+                   column, names, has_test ? ", and all with val_" : "; there is no test part");
 }
 
 static ls_status open_data_and_model(ls_run *run, const ls_saved_run *saved)
@@ -111,7 +120,8 @@ static ls_status open_data_and_model(ls_run *run, const ls_saved_run *saved)
     ls_numerics_class(config, &run->model, run->world_size, run->numerics_class,
                       sizeof run->numerics_class);
     if (resumed) LS_TRY(check_class(run, saved));
-    LS_TRY(ls_metric_list_init(&run->metrics, config->metrics, data, run->model.loss));
+    LS_TRY(ls_metric_list_init(&run->metrics, config->metrics, data,
+                               ls_model_outputs(&run->model), run->model.loss));
     LS_TRY(ls_class_weights_create(config->class_weights, run->dataset, &run->class_weight));
     LS_TRY(ls_rules_create(config, &run->model, &run->rule));
     const bool has_test = data->count[LS_PART_TEST] > 0;
@@ -152,6 +162,9 @@ static ls_status plan_steps(ls_run *run, const ls_progress *start)
                              || (config->steps > 0 && start->step >= config->steps));
     run->last_step = config->epochs > 0 ? config->epochs * run->steps_per_epoch : UINT64_MAX;
     if (config->steps > 0) run->last_step = min_u64(run->last_step, config->steps);
+    if (config->explain_step > run->last_step && !run->nothing_to_do)
+        return ls_fail(LS_ERR_ARGUMENT, "--explain-step %" PRIu64 ": the run ends with step %"
+                       PRIu64, config->explain_step, run->last_step);
     ls_schedule_fill(&config->schedule, run->last_step);
     ls_schedule_describe(&config->schedule, run->schedule, sizeof run->schedule);
     if (run->resume_path[0])

@@ -237,6 +237,29 @@ static void test_eval_prints_the_metrics_that_it_is_asked_for(void **state)
     expect("eval m --metrics r2", 2);
     expect("train linear --data csv:m.csv,task=regress --epochs 1 --out n", 0);
     expect("eval n --confusion", 2);
+    expect_text(last.err, "--confusion: the data have numbers, expected classes");
+    assert_string_equal(last.out, "");
+}
+
+/* Data that show fewer classes than the model tells apart: zeros alone, and 0 and 1 of three. Of
+ * zeros alone class 1 is never right, and the mean over the classes that occur would be 1/2. */
+static void test_data_with_fewer_classes_are_measured_by_the_models(void **state)
+{
+    (void)state;
+    write_text("two.model", "input 1\ndense 1\nloss sigmoid-crossentropy\n");
+    write_text("two.csv", "-1,0\n-2,0\n1,1\n2,1\n");
+    write_text("zeros.csv", "-1,0\n-2,0\n");
+    expect("train two.model --data csv:two.csv,test=none --epochs 20 --lr 1 --optimizer sgd "
+           "--metrics accuracy,precision,recall,f1 --out two", 0);
+    expect("eval two --data csv:zeros.csv,test=none", 0);
+    expect_text(row("accuracy"), "1");
+    assert_true(strtod(row("precision"), NULL) == 0 && strtod(row("f1"), NULL) == 0);
+    write_text("three.csv", "-1,0\n-2,0\n1,1\n2,2\n");
+    expect("train linear --data csv:three.csv,test=none --epochs 1 --metrics top3 --out three", 0);
+    expect("eval three --data csv:two.csv,test=none", 0);
+    assert_true(strtod(row("top3"), NULL) == 1);
+    expect("eval three --data csv:two.csv,test=none --metrics top4", 2);
+    expect_text(last.err, "there are 3 classes");
 }
 
 /* Two black pictures of CIFAR-10's layout, a cat (3) and a truck (9), at `path`. */
@@ -310,6 +333,7 @@ int main(void)
         TEST_IN_FOLDER(test_what_is_odd_in_the_data_is_said_once),
         TEST_IN_FOLDER(test_eval_and_predict_agree_for_any_number_of_replicas),
         TEST_IN_FOLDER(test_eval_prints_the_metrics_that_it_is_asked_for),
+        TEST_IN_FOLDER(test_data_with_fewer_classes_are_measured_by_the_models),
         TEST_IN_FOLDER(test_a_row_of_the_confusion_ends_in_the_name_of_its_class),
         TEST_IN_FOLDER(test_a_run_that_stopped_early_is_continued_with_more_patience),
         TEST_IN_FOLDER(test_a_damaged_checkpoint_is_refused_with_its_exit_code),

@@ -225,11 +225,11 @@ static void test_over_no_sample_every_metric_is_nan(void **state)
     double value[LS_METRIC_MAX];
     ls_metric_list list;
     ls_class_scores s;
-    assert_int_equal(ls_metric_list_init(&list, "accuracy,top2,precision,recall,f1", &classes,
+    assert_int_equal(ls_metric_list_init(&list, "accuracy,top2,precision,recall,f1", &classes, 3,
                                          LS_LOSS_SOFTMAX_CROSSENTROPY), LS_OK);
     ls_metric_values(&list, &none, value);
     for (int m = 0; m < 5; m++) assert_true(isnan(value[m]));
-    assert_int_equal(ls_metric_list_init(&list, "mse,mae,r2", &numbers, LS_LOSS_MSE), LS_OK);
+    assert_int_equal(ls_metric_list_init(&list, "mse,mae,r2", &numbers, 1, LS_LOSS_MSE), LS_OK);
     ls_metric_values(&list, &none, value);
     for (int m = 0; m < 3; m++) assert_true(isnan(value[m]));
     assert_int_equal(ls_class_scores_of(NULL, NULL, 0, 3, false, &s), LS_OK);
@@ -247,7 +247,7 @@ static void test_the_list_keeps_the_order_and_knows_its_k(void **state)
     const ls_epoch_sums sums = { .samples = 8, .correct = 2, .top = 6 };
     double value[LS_METRIC_MAX];
     ls_metric_list list;
-    assert_int_equal(ls_metric_list_init(&list, "f1,top5,accuracy", &classes,
+    assert_int_equal(ls_metric_list_init(&list, "f1,top5,accuracy", &classes, 10,
                                          LS_LOSS_SIGMOID_CROSSENTROPY), LS_OK);
     assert_int_equal(list.count, 3);
     assert_int_equal(list.top_k, 5);
@@ -259,7 +259,7 @@ static void test_the_list_keeps_the_order_and_knows_its_k(void **state)
     assert_false(ls_history_has("f1", &list, true)); /* the training part has none */
     assert_false(ls_history_has("val_top5", &list, false));
     assert_false(ls_history_has("top4", &list, true));
-    assert_int_equal(ls_metric_list_init(&list, "auto", &two, LS_LOSS_SIGMOID_CROSSENTROPY),
+    assert_int_equal(ls_metric_list_init(&list, "auto", &two, 1, LS_LOSS_SIGMOID_CROSSENTROPY),
                      LS_OK);
     assert_true(list.binary && list.count == 1 && list.top_k == 0);
 }
@@ -279,13 +279,14 @@ static void test_a_list_that_makes_no_sense_is_refused(void **state)
     const ls_dataset_info numbers = { .task = LS_TASK_REGRESS, .outputs = 1 };
     ls_metric_list list;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        assert_int_equal(ls_metric_list_init(&list, cases[i].text, &classes,
+        assert_int_equal(ls_metric_list_init(&list, cases[i].text, &classes, 10,
                                              LS_LOSS_SOFTMAX_CROSSENTROPY), LS_ERR_ARGUMENT);
         if (!strstr(ls_last_error(), cases[i].want)) {
             fail_msg("'%s': %s", cases[i].text, ls_last_error());
         }
     }
-    assert_int_equal(ls_metric_list_init(&list, "top5", &numbers, LS_LOSS_MSE), LS_ERR_ARGUMENT);
+    assert_int_equal(ls_metric_list_init(&list, "top5", &numbers, 1, LS_LOSS_MSE),
+                     LS_ERR_ARGUMENT);
 }
 
 int main(void)
