@@ -90,12 +90,15 @@ static ls_status unknown_command(int argc, char *const *argv)
         has_family = has_family || is_family(commands[i], argv[1]);
     }
     const bool is_pair = has_family && argc > 2 && argv[2][0] != '-';
+    if (has_family && !is_pair)
+        return ls_fail(LS_ERR_ARGUMENT, "%.30s: nothing follows it that says which; see lockstep "
+                       "%.30s --help", argv[1], argv[1]);
     snprintf(typed, sizeof typed, "%.30s%s%.30s", argv[1], is_pair ? " " : "",
              is_pair ? argv[2] : "");
     const char *nearest = ls_nearest_name(typed, names);
     return ls_fail(LS_ERR_ARGUMENT, "unknown command '%s'%s%s%s; see lockstep %s%s--help", typed,
                    nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "",
-                   has_family ? argv[1] : "", has_family ? " " : "");
+                   is_pair ? argv[1] : "", is_pair ? " " : "");
 }
 
 static ls_status run_command(int argc, char *const *argv, int *exit_code)

@@ -201,12 +201,8 @@ static ls_status print_run(const ls_saved_run *run)
     return LS_OK;
 }
 
-static ls_status show_checkpoint(const ls_invocation *v)
+static ls_status print_checkpoint(const ls_checkpoint *checkpoint, const char *path)
 {
-    char path[LS_TEXT_BYTES * 2];
-    ls_checkpoint *checkpoint = NULL;
-    LS_TRY(ls_checkpoint_find(v->argument[0], path, sizeof path));
-    LS_TRY(ls_checkpoint_open(path, &checkpoint));
     ls_saved_run run = { .text = { NULL } };
     ls_status status = LS_OK;
     printf("checkpoint  %s\n", path);
@@ -219,6 +215,26 @@ static ls_status show_checkpoint(const ls_invocation *v)
     }
     if (status == LS_OK) print_tensors(checkpoint);
     ls_saved_run_free(&run);
+    return status;
+}
+
+static ls_status print_model_text(const ls_checkpoint *checkpoint, const char *path)
+{
+    const char *text = ls_checkpoint_text(checkpoint, "model");
+    if (!text)
+        return ls_fail(LS_ERR_FORMAT, "--text: %s holds weights alone, no model", path);
+    fputs(text, stdout);
+    return LS_OK;
+}
+
+static ls_status show_checkpoint(const ls_invocation *v)
+{
+    char path[LS_TEXT_BYTES * 2];
+    ls_checkpoint *checkpoint = NULL;
+    LS_TRY(ls_checkpoint_find(v->argument[0], path, sizeof path));
+    LS_TRY(ls_checkpoint_open(path, &checkpoint));
+    const ls_status status = v->flag[FLAG_TEXT] ? print_model_text(checkpoint, path)
+                                                : print_checkpoint(checkpoint, path);
     ls_checkpoint_close(checkpoint);
     return status;
 }
@@ -259,7 +275,7 @@ const ls_command ls_command_show = {
         "MODEL: layers, shapes, parameters, work, memory of a replica for this batch and these\n"
         "devices (GPUs that are named need not be there); --data gives `auto` its sizes.\n"
         "CHECKPOINT (a file or a run folder): SHA-256 of each group of tensors (the same for\n"
-        "equal bits), step, numerics class, model, configuration.\n"
+        "equal bits), step, numerics class, model, configuration; with --text the model alone.\n"
         "ring N: what N ranks send, receive and add at each ring step.\n"
         "Nothing: the built-in models.\n",
     .arguments_max = 2,

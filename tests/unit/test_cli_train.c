@@ -61,6 +61,9 @@ static void test_the_digest_is_that_of_the_checkpoint_for_any_number_of_replicas
     digest_of("weights", weights[1]);
     expect("train --config a/config.txt --devices host:2 --out c", 0);
     digest_of("weights", weights[2]);
+    expect("show b --text", 0);
+    expect_text(last.out, "\ninput   8x8x1\n"); /* as trained: what was `auto` has its size */
+    assert_null(strstr(last.out, "weights"));
     expect("show b", 0);
     digest_of("weights", shown);
     assert_string_equal(weights[0], weights[1]);
