@@ -239,9 +239,9 @@ const float *ls_replica_output(const ls_replica *replica)
 
 /* -- diagnosis --------------------------------------------------------------------------------- */
 
-/* *y = layer `l`'s output of the last pass; what was not kept is made again. */
-static ls_status read_output(ls_replica *r, int l, size_t samples, const float **y)
+ls_status ls_replica_layer_output(ls_replica *replica, int l, size_t samples, const float **y)
 {
+    ls_replica *r = replica;
     const ls_layer *layer = &r->config->model->layer[l];
     const size_t count = samples * ls_shape_floats(layer->out);
     if (is_pooled_at_once(r, l)) {
@@ -251,28 +251,4 @@ static ls_status read_output(ls_replica *r, int l, size_t samples, const float *
         LS_TRY(conv_forward(r, layer, samples, x, r->view[l].at));
     }
     return ls_storage_read(r, r->view[l], count, LS_SCRATCH_A, y);
-}
-
-ls_status ls_replica_find_nonfinite(ls_replica *replica, size_t samples, ls_group *group,
-                                    int *layer, uint64_t *element)
-{
-    ls_replica *r = replica;
-    const ls_model *model = r->config->model;
-    *layer = -1;
-    for (int l = 0; l < model->layer_count; l++) {
-        if (!model->layer[l].is_used) continue;
-        const size_t count = samples * ls_shape_floats(model->layer[l].out);
-        const float *y;
-        LS_TRY(read_output(r, l, samples, &y));
-        LS_TRY(ls_nonfinite(&r->compute, &(ls_nonfinite_args){
-            .count = count,
-            .x = y,
-            .out = r->results.nonfinite }));
-        LS_TRY(ls_replica_read_results(r, group, "looking for a value that is not finite"));
-        if (r->results_host.nonfinite[0] == LS_ALL_FINITE) continue;
-        *layer = l;
-        *element = r->results_host.nonfinite[0];
-        return LS_OK;
-    }
-    return LS_OK;
 }

@@ -39,7 +39,8 @@ void ls_guard_begin(ls_rank *rank);
 bool ls_guard_tolerates(ls_rank *rank);
 
 /* nonfinite.c: the loss of this step is not finite. LS_OK: tolerated.
- * Collective. Errors: NONFINITE, naming the weight or the layer in which it began. */
+ * Collective. Errors: NONFINITE, naming the weight in which it began, or layer and record, or the
+ * record whose loss it is: the same for any number of ranks and of passes. */
 LS_MUST_USE ls_status ls_nonfinite_loss(ls_rank *rank);
 
 /* nonfinite.c: have the device look at the moving statistics that this step would commit; what it

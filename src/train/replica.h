@@ -248,10 +248,10 @@ LS_MUST_USE ls_status ls_replica_store_statistics(ls_replica *replica, const flo
 LS_MUST_USE ls_status ls_replica_fetch_statistics(ls_replica *replica, float *to_host,
                                                   ls_group *group);
 
-/* The first layer, in forward order, whose output of the last pass holds a value that is not
- * finite: its index and the element's, or -1. Blocks. */
-LS_MUST_USE ls_status ls_replica_find_nonfinite(ls_replica *replica, size_t samples,
-                                                ls_group *group, int *layer, uint64_t *element);
+/* *y = the output of layer `l` in the last pass, in fp32; what was not kept is made again. It holds
+ * until the next op. Async: on the compute stream. */
+LS_MUST_USE ls_status ls_replica_layer_output(ls_replica *replica, int l, size_t samples,
+                                              const float **y);
 
 /* results -> results_host, and wait for it. Blocks. */
 LS_MUST_USE ls_status ls_replica_read_results(ls_replica *replica, ls_group *group,

@@ -350,6 +350,19 @@ static void test_the_layer_that_overflows_is_named_and_not_the_pooling_over_it(v
     training_destroy(t);
 }
 
+/* An output that is bad once is made again, and is good. */
+static void test_a_failure_that_does_not_come_back_is_told_as_the_devices(void **state)
+{
+    (void)state;
+    training *t = lying_create();
+    lie.kernels.conv_forward = nan_output;
+    lie.bad_call = 7;
+    assert_int_equal(training_run(t), LS_ERR_NONFINITE);
+    expect_in_message("rank 1: step 7");
+    expect_in_message("the device or its memory has failed");
+    training_destroy(t);
+}
+
 /* Going back has the bits of a run that left this batch out, on any number of replicas. */
 static void test_rollback_goes_on_as_if_the_batch_had_been_left_out(void **state)
 {
@@ -405,6 +418,7 @@ int main(void)
         cmocka_unit_test(test_a_weight_gone_bad_in_one_replica_is_named_with_it),
         cmocka_unit_test(test_the_layer_that_overflows_is_named_and_not_the_pooling_over_it),
         cmocka_unit_test(test_a_slot_gone_bad_in_one_replica_is_told_as_that),
+        cmocka_unit_test(test_a_failure_that_does_not_come_back_is_told_as_the_devices),
         cmocka_unit_test(test_rollback_goes_on_as_if_the_batch_had_been_left_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

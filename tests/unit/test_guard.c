@@ -128,22 +128,63 @@ static void test_by_default_a_run_stops_at_the_step_that_is_not_finite(void **st
     training_destroy(t);
 }
 
-/* Which record it was does not depend on who had it. */
+/* Twelve samples are a step. Run it on 1 to 3 replicas, in 1 to 4 passes, of as many shards and of
+ * so few that some passes are empty: the message is the same. */
+static void expect_one_message(training *t, const char *want)
+{
+    static const char *const worlds[] = { "host:1", "host:2", "host:3" };
+    static const char *const passes[] = { "1", "2", "4" };
+    static const char *const shards[] = { "12", "5" };
+    training_set(t, "global-batch", "12");
+    for (int i = 0; i < 18; i++) {
+        training_set(t, "devices", worlds[i % 3]);
+        training_set(t, "accumulate", passes[i / 3 % 3]);
+        training_set(t, "shards", shards[i / 9]);
+        if (training_run(t) != LS_ERR_NONFINITE || !strstr(ls_last_error(), want))
+            fail_msg("%s, --accumulate %s --shards %s: \"%s\"", worlds[i % 3], passes[i / 3 % 3],
+                     shards[i / 9], ls_last_error());
+    }
+}
+
+/* Records 6 and 7 are one too large for the layer each, and so are 10 and 12; with two passes
+ * record 7 is in the first, with four none is in the last but 12. */
 static void test_the_record_that_is_not_finite_is_named_alike_for_any_number(void **state)
 {
     (void)state;
     const float steep = 1e5f;
-    training *t = create("0,0\n0,0\n0,0\n0,0\n0,0\n0,0\n1e38,0\n1e38,0\n");
+    training *t = create("0,0\n0,0\n0,0\n0,0\n0,0\n1e38,0\n"
+                         "1e38,0\n0,0\n0,0\n1e38,0\n0,0\n1e38,0\n");
     training_set(t, "init", training_weights(t, "steep", "dense1/kernel", 1, 1, &steep));
-    training_set(t, "global-batch", "4");
-    training_set(t, "shards", "4");
-    for (int n = 1; n <= 4; n++) {
-        char list[24];
-        snprintf(list, sizeof list, "host:%d", n);
-        training_set(t, "devices", list);
-        assert_int_equal(training_run(t), LS_ERR_NONFINITE);
-        assert_non_null(strstr(ls_last_error(), "not finite, of record 7 of the training part"));
-    }
+    static const char want[] = "the output of layer dense1 is the first that is not finite, of "
+                               "record 6 of the training part";
+    expect_one_message(t, want);
+    training_set(t, "explain-step", "1"); /* which runs shards again itself */
+    expect_one_message(t, want);
+    training_destroy(t);
+}
+
+/* Record 2 is too large for the multiplication, record 11 for the layer before it; both spoil
+ * their pass's records for the last. */
+static void test_the_first_layer_is_named_before_the_first_record(void **state)
+{
+    (void)state;
+    training *t = create("0,0\n1e20,0\n0,0\n0,0\n0,0\n0,0\n0,0\n0,0\n0,0\n0,0\n1e38,0\n0,0\n");
+    training_write(t, "square.model", "input 1\na = dense 1 bias=no init=constant:100000\n"
+                                      "b = relu\nmultiply from a b\nbatchnorm\nloss mse\n");
+    training_set(t, "model", training_path(t, "square.model"));
+    t->config.init[0] = '\0';
+    expect_one_message(t, "the output of layer a is the first that is not finite, of record 11 of "
+                          "the training part");
+    training_destroy(t);
+}
+
+/* Only the square of 1e30 is no number any more. */
+static void test_a_loss_that_overflows_by_itself_names_its_record(void **state)
+{
+    (void)state;
+    training *t = create("1,1\n1,1\n1,1\n1,1\n1,1\n1,1\n1,1e30\n1,1\n1,1e30\n1,1\n1,1\n1,1\n");
+    expect_one_message(t, "the loss is inf, while weights and layer outputs are finite: that of "
+                          "record 7 of the training part overflowed");
     training_destroy(t);
 }
 
@@ -268,6 +309,8 @@ int main(void)
         cmocka_unit_test(test_a_step_without_weight_between_failures_does_not_hide_them),
         cmocka_unit_test(test_by_default_a_run_stops_at_the_step_that_is_not_finite),
         cmocka_unit_test(test_the_record_that_is_not_finite_is_named_alike_for_any_number),
+        cmocka_unit_test(test_the_first_layer_is_named_before_the_first_record),
+        cmocka_unit_test(test_a_loss_that_overflows_by_itself_names_its_record),
         cmocka_unit_test(test_a_skipped_step_changes_nothing_but_the_place_in_the_data),
         cmocka_unit_test(test_statistics_that_would_not_be_finite_are_a_step_that_is_not),
         cmocka_unit_test(test_a_gradient_too_long_to_be_squared_is_a_step_that_is_not_finite),
