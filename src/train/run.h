@@ -60,7 +60,8 @@ typedef struct {
     ls_replica replica;
     ls_evaluation_staging staging;
     int bad_layer;                /* nonfinite.c: the first of this rank's outputs that is not
-                                     finite, or -1; other ranks read it after a barrier */
+                                     finite, after the last layer the loss, or -1; other ranks
+                                     read it after a barrier */
     ls_event *ready, *done;       /* owned; [bucket_count + LS_EVENTS_OF_ROWS] */
     void *batch_memory;           /* owned, pinned: the pipeline's slots */
     ls_progress progress;         /* equal on every rank */
