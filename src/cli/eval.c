@@ -43,13 +43,11 @@ static ls_status print_confusion(const ls_evaluation *e)
     const int width = widest(count, classes);
     printf("confusion   a row per label, a column per prediction\n%*s", width, "");
     for (size_t c = 0; c < classes; c++) printf(" %*zu", width, c);
-    const char *name = e->class_names;
     for (size_t r = 0; r < classes; r++) {
+        const char *name = ls_evaluation_class_name(e, r);
         printf("\n%*zu", width, r);
         for (size_t c = 0; c < classes; c++) printf(" %*zu", width, count[r * classes + c]);
-        if (r >= e->named) continue;
-        printf("  %s", name);
-        name += strlen(name) + 1;
+        if (name) printf("  %s", name);
     }
     printf("\n");
     free(count);

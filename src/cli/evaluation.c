@@ -21,15 +21,16 @@ static ls_status read_choice(const ls_invocation *v, int flag, const char *usual
 ls_status ls_evaluate_argument(const ls_invocation *v, bool want_classes, bool want_rows,
                                ls_evaluated *out)
 {
+    bool train_part, raw_weights;
+    ls_config given, stored;
     *out = (ls_evaluated){ 0 };
-    LS_TRY(read_choice(v, LS_EVALUATION_PART, "test", "train", &out->train_part));
-    LS_TRY(read_choice(v, LS_EVALUATION_WEIGHTS, "average", "raw", &out->raw_weights));
-    ls_config given;
+    LS_TRY(read_choice(v, LS_EVALUATION_PART, "test", "train", &train_part));
+    LS_TRY(read_choice(v, LS_EVALUATION_WEIGHTS, "average", "raw", &raw_weights));
     ls_config_init(&given);
     LS_TRY(ls_checkpoint_find(v->argument[0], out->checkpoint, sizeof out->checkpoint));
-    LS_TRY(ls_checkpoint_config(out->checkpoint, &out->stored));
+    LS_TRY(ls_checkpoint_config(out->checkpoint, &stored));
     LS_TRY(ls_invocation_config(v, &given));
-    snprintf(out->data, sizeof out->data, "%s", given.data[0] ? given.data : out->stored.data);
+    snprintf(out->data, sizeof out->data, "%s", given.data[0] ? given.data : stored.data);
     const bool metrics_given = ls_config_is_given(&given, ls_option_find("metrics"));
     LS_TRY(ls_evaluate(&(ls_evaluation_request){
         .checkpoint = out->checkpoint,
@@ -37,8 +38,8 @@ ls_status ls_evaluate_argument(const ls_invocation *v, bool want_classes, bool w
         .devices = given.devices,
         .threads = given.threads,
         .timeout_s = given.timeout_s,
-        .train_part = out->train_part,
-        .raw_weights = out->raw_weights,
+        .train_part = train_part,
+        .raw_weights = raw_weights,
         .metrics = metrics_given ? given.metrics : NULL,
         .want_classes = want_classes,
         .want_rows = want_rows,

@@ -9,9 +9,6 @@
 typedef struct {
     char checkpoint[LS_TEXT_BYTES * 2]; /* the file */
     char data[LS_TEXT_BYTES];           /* --data, or what it was trained on */
-    bool train_part;                    /* --part train */
-    bool raw_weights;                   /* --weights raw */
-    ls_config stored;                   /* the checkpoint's */
     ls_evaluation result;               /* the caller frees it */
 } ls_evaluated;
 

@@ -44,14 +44,13 @@ static ls_status put_field(sink *to, const char *text)
     return put_text(to, "\"");
 }
 
-static ls_status put_class_header(sink *to, const ls_dataset *data, size_t columns)
+static ls_status put_class_header(sink *to, const ls_evaluation *e)
 {
     LS_TRY(put_text(to, "index,label,predicted"));
-    const size_t first = columns == 1 ? 1 : 0; /* one sigmoid output is class 1's */
-    for (size_t c = first; c < first + columns; c++) {
+    const size_t first = e->columns == 1 ? 1 : 0; /* one sigmoid output is class 1's */
+    for (size_t c = first; c < first + e->columns; c++) {
         char name[160];
-        const char *known = c < ls_dataset_describe(data)->classes
-                                ? ls_dataset_class_name(data, c) : NULL;
+        const char *known = ls_evaluation_class_name(e, c);
         if (known) snprintf(name, sizeof name, "p_%s", known);
         else snprintf(name, sizeof name, "p_%zu", c);
         LS_TRY(put_text(to, ","));
@@ -83,39 +82,34 @@ static ls_status put_numbers(sink *to, const float *x, size_t count)
     return LS_OK;
 }
 
-static ls_status put_csv(sink *to, const ls_dataset *data, ls_part part, const ls_evaluation *e)
+/* A line of the CSV. */
+static ls_status put_sample(sink *to, const ls_evaluation *e, size_t i)
 {
-    const size_t columns = e->columns;
-    const bool is_class = ls_dataset_describe(data)->task == LS_TASK_CLASSIFY;
-    LS_TRY(is_class ? put_class_header(to, data, columns) : put_number_header(to, columns));
-    float *target = calloc(columns, sizeof *target);
-    if (!target) return ls_fail(LS_ERR_MEMORY, "no memory for %zu target numbers", columns);
-    ls_status status = LS_OK;
-    for (size_t i = 0; i < e->samples && status == LS_OK; i++) {
-        const float *row = e->rows + i * columns;
-        char text[96];
-        if (is_class) {
-            snprintf(text, sizeof text, "%zu,%" PRId32 ",%" PRId32, i, e->label[i],
-                     e->predicted[i]);
-            status = put_text(to, text);
-        } else {
-            ls_dataset_target(data, part, i, target);
-            snprintf(text, sizeof text, "%zu", i);
-            status = put_text(to, text);
-            if (status == LS_OK) status = put_numbers(to, target, columns);
-        }
-        if (status == LS_OK) status = put_numbers(to, row, columns);
-        if (status == LS_OK) status = put_text(to, "\n");
+    char text[96];
+    if (e->target) {
+        snprintf(text, sizeof text, "%zu", i);
+        LS_TRY(put_text(to, text));
+        LS_TRY(put_numbers(to, e->target + i * e->columns, e->columns));
+    } else {
+        snprintf(text, sizeof text, "%zu,%" PRId32 ",%" PRId32, i, e->label[i], e->predicted[i]);
+        LS_TRY(put_text(to, text));
     }
-    free(target);
-    return status;
+    LS_TRY(put_numbers(to, e->rows + i * e->columns, e->columns));
+    return put_text(to, "\n");
 }
 
-static ls_status put_npy(sink *to, const float *rows, size_t samples, size_t columns)
+static ls_status put_csv(sink *to, const ls_evaluation *e)
+{
+    LS_TRY(e->target ? put_number_header(to, e->columns) : put_class_header(to, e));
+    for (size_t i = 0; i < e->samples; i++) LS_TRY(put_sample(to, e, i));
+    return LS_OK;
+}
+
+static ls_status put_npy(sink *to, const ls_evaluation *e)
 {
     unsigned char header[LS_NPY_HEADER_BYTES];
-    LS_TRY(put(to, header, ls_npy_header(samples, columns, header)));
-    return put(to, rows, samples * columns * sizeof *rows);
+    LS_TRY(put(to, header, ls_npy_header(e->samples, e->columns, header)));
+    return put(to, e->rows, e->samples * e->columns * sizeof *e->rows);
 }
 
 static bool ends_with(const char *text, const char *tail)
@@ -124,26 +118,15 @@ static bool ends_with(const char *text, const char *tail)
     return n > t && strcmp(text + n - t, tail) == 0;
 }
 
-/* rows of the evaluated part to standard output or `path`. */
-static ls_status write_rows(const ls_evaluated *e, const char *path)
+/* The rows to a new file at `path`, or to standard output. */
+static ls_status write_rows(const ls_evaluation *e, const char *path)
 {
-    const ls_evaluation *result = &e->result;
-    ls_dataset *data = NULL;
     sink to = { .is_file = path != NULL, .file = { .fd = -1 } };
-    ls_status status = ls_dataset_open(e->data, &data);
-    if (status == LS_OK && path) status = ls_new_file_open(&to.file, path, &ls_file_calls_posix);
-    if (status != LS_OK) goto done;
-    const bool has_test = ls_dataset_describe(data)->count[LS_PART_TEST] > 0;
-    const ls_part part = e->train_part || !has_test ? LS_PART_TRAIN : LS_PART_TEST;
-    if (path && ends_with(path, ".npy")) {
-        status = put_npy(&to, result->rows, result->samples, result->columns);
-    } else {
-        status = put_csv(&to, data, part, result);
-    }
-    if (status == LS_OK && path) status = ls_new_file_commit(&to.file);
-done:
-    if (path) ls_new_file_close(&to.file);
-    ls_dataset_close(data);
+    if (!path) return put_csv(&to, e);
+    ls_status status = ls_new_file_open(&to.file, path, &ls_file_calls_posix);
+    if (status == LS_OK) status = ends_with(path, ".npy") ? put_npy(&to, e) : put_csv(&to, e);
+    if (status == LS_OK) status = ls_new_file_commit(&to.file);
+    ls_new_file_close(&to.file);
     return status;
 }
 
@@ -157,7 +140,7 @@ static ls_status run_predict(const ls_invocation *v, int *exit_code)
     }
     ls_evaluated e;
     LS_TRY(ls_evaluate_argument(v, true, true, &e));
-    const ls_status status = write_rows(&e, path);
+    const ls_status status = write_rows(&e.result, path);
     if (status == LS_OK && path) {
         printf("%s: %zu samples, %zu number%s each\n", path, e.result.samples, e.result.columns,
                e.result.columns == 1 ? "" : "s");

@@ -153,6 +153,20 @@ static ls_status take_classes(applied *a, ls_evaluation *result)
     return take_class_names(a->dataset, result);
 }
 
+/* Predictions out of the job, and what they should have been. */
+static ls_status take_rows(applied *a, ls_evaluation *result)
+{
+    const size_t samples = a->job.count, columns = a->job.columns;
+    result->rows = a->job.rows;
+    a->job.rows = NULL;
+    if (ls_dataset_describe(a->dataset)->task == LS_TASK_CLASSIFY) return LS_OK;
+    result->target = malloc((samples * columns + 1) * sizeof *result->target);
+    if (!result->target) return ls_fail(LS_ERR_MEMORY, "no memory for %zu targets", samples);
+    for (size_t i = 0; i < samples; i++)
+        ls_dataset_target(a->dataset, a->job.part, i, result->target + i * columns);
+    return LS_OK;
+}
+
 /* -- what the user should know of the data ---------------------------------------------------- */
 
 /* Where the scale is from, unless that goes without saying. */
@@ -208,10 +222,7 @@ static ls_status report(applied *a, const ls_evaluation_request *request, ls_eva
     memcpy(result->metric_name, metrics->name, sizeof result->metric_name);
     LS_TRY(ls_evaluation_metrics(&a->job, metrics, &sums, result->metric));
     if (request->want_classes) LS_TRY(take_classes(a, result));
-    if (request->want_rows) {
-        result->rows = a->job.rows;
-        a->job.rows = NULL;
-    }
+    if (request->want_rows) LS_TRY(take_rows(a, result));
     note_data(a, request->data, result);
     return LS_OK;
 }
@@ -222,7 +233,16 @@ void ls_evaluation_free(ls_evaluation *evaluation)
     free(evaluation->predicted);
     free(evaluation->class_names);
     free(evaluation->rows);
+    free(evaluation->target);
     *evaluation = (ls_evaluation){ 0 };
+}
+
+const char *ls_evaluation_class_name(const ls_evaluation *evaluation, size_t label)
+{
+    const char *name = evaluation->class_names;
+    if (label >= evaluation->named) return NULL;
+    for (; label > 0; label--) name += strlen(name) + 1;
+    return name;
 }
 
 /* After a failure, may memory be freed? Not while a device may still write into it. */

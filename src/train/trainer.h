@@ -130,6 +130,8 @@ typedef struct {
                                          zero byte; NULL if there are none, or unless wanted */
     float *rows;                      /* owned, [samples, columns] probabilities or predictions:
                                          what predict prints; NULL unless wanted */
+    float *target;                    /* owned, [samples, columns] what the predictions should be;
+                                         NULL for classes, or unless rows are wanted */
     size_t columns;
 } ls_evaluation;
 
@@ -139,6 +141,9 @@ typedef struct {
  * bits for any N, batch and thread count. */
 LS_MUST_USE ls_status ls_evaluate(const ls_evaluation_request *request, ls_evaluation *result);
 void ls_evaluation_free(ls_evaluation *evaluation); /* accepts all-zero */
+
+/* Class `label`'s name, or NULL where it has none or none is wanted. Pure. */
+const char *ls_evaluation_class_name(const ls_evaluation *evaluation, size_t label);
 
 /* The configuration stored in a checkpoint. Errors: FORMAT. */
 LS_MUST_USE ls_status ls_checkpoint_config(const char *checkpoint, ls_config *config);

@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -215,6 +216,39 @@ static void test_eval_and_predict_agree_for_any_number_of_replicas(void **state)
     expect("eval r --part tests", 2);
 }
 
+/* How often `lockstep line` opens the file at `path`. */
+static int count_openings(const char *line, const char *path)
+{
+    enum { EVENT_BYTES = sizeof(struct inotify_event) }; /* of a file itself: no name follows */
+    unsigned char events[64 * EVENT_BYTES];
+    int openings = 0;
+    const int fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    if (fd < 0) skip();
+    assert_true(inotify_add_watch(fd, path, IN_OPEN | IN_CLOSE) >= 0);
+    expect(line, 0);
+    const ssize_t bytes = read(fd, events, sizeof events);
+    close(fd);
+    assert_true(bytes > 0 && (size_t)bytes < sizeof events);
+    for (ssize_t at = 0; at < bytes; at += EVENT_BYTES) {
+        struct inotify_event event;
+        memcpy(&event, events + at, sizeof event);
+        openings += (event.mask & IN_OPEN) != 0;
+    }
+    return openings;
+}
+
+static void test_predict_opens_the_data_once_as_eval_does(void **state)
+{
+    (void)state;
+    write_text("m.csv", "-1,0\n-2,0\n1,1\n2,1\n");
+    expect("train linear --data csv:m.csv,test=none --epochs 1 --out m", 0);
+    const int once = count_openings("eval m", "m.csv");
+    assert_int_equal(count_openings("predict m", "m.csv"), once);
+    expect("train linear --data csv:m.csv,task=regress,test=none --epochs 1 --out n", 0);
+    assert_int_equal(count_openings("predict n", "m.csv"), once);
+    assert_int_equal(strncmp(last.out, "index,target_0,predicted_0\n0,0,", 31), 0);
+}
+
 /* Classes 0 0 1 1 by the sign of the only field; the two last lines are test and told wrongly by
  * any line through 0: their confusion is certain. */
 static void test_eval_prints_the_metrics_that_it_is_asked_for(void **state)
@@ -278,7 +312,7 @@ static void write_two_pictures(const char *path)
     assert_int_equal(fclose(file), 0);
 }
 
-static void test_a_row_of_the_confusion_ends_in_the_name_of_its_class(void **state)
+static void test_confusion_and_predictions_name_their_classes(void **state)
 {
     (void)state;
     write_two_pictures("data_batch_1.bin");
@@ -291,6 +325,9 @@ static void test_a_row_of_the_confusion_ends_in_the_name_of_its_class(void **sta
     expect_text(last.out, "  cat\n");
     expect_text(last.out, " 0  ship\n");
     expect_text(last.out, "  truck\n");
+    expect("predict p", 0);
+    expect_text(last.out, "index,label,predicted,p_airplane,p_automobile,");
+    expect_text(last.out, ",p_truck\n0,3,");
 }
 
 /* The second epoch is not better by 5; with more epochs alone the run would end at once again. */
@@ -335,9 +372,10 @@ int main(void)
         TEST_IN_FOLDER(test_a_damaged_best_is_called_damaged),
         TEST_IN_FOLDER(test_what_is_odd_in_the_data_is_said_once),
         TEST_IN_FOLDER(test_eval_and_predict_agree_for_any_number_of_replicas),
+        TEST_IN_FOLDER(test_predict_opens_the_data_once_as_eval_does),
         TEST_IN_FOLDER(test_eval_prints_the_metrics_that_it_is_asked_for),
         TEST_IN_FOLDER(test_data_with_fewer_classes_are_measured_by_the_models),
-        TEST_IN_FOLDER(test_a_row_of_the_confusion_ends_in_the_name_of_its_class),
+        TEST_IN_FOLDER(test_confusion_and_predictions_name_their_classes),
         TEST_IN_FOLDER(test_a_run_that_stopped_early_is_continued_with_more_patience),
         TEST_IN_FOLDER(test_a_damaged_checkpoint_is_refused_with_its_exit_code),
     };
