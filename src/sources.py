@@ -124,6 +124,7 @@ SOURCES = {
         forward
         gradient_plan
         guard
+        idle
         input
         loss
         machine

@@ -16,6 +16,7 @@
 #include "io/sampler.h"
 #include "train/class_weights.h"
 #include "train/guard.h"
+#include "train/idle.h"
 #include "train/run.h"
 
 /* -- what the run is --------------------------------------------------------------------------- */
@@ -358,6 +359,7 @@ static ls_status open_run(ls_run *run)
     if (status == LS_OK) {
         tell_plan(run, &saved.progress);
         tell_warnings(run);
+        ls_idle_tell(&run->config, saved.progress.step, run->last_step, run->observer);
         tell_unused(run);
         tell_lost_best(run);
     }

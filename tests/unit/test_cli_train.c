@@ -183,6 +183,35 @@ static void test_what_is_odd_in_the_data_is_said_once(void **state)
     expect_text(last.err, "lockstep: warning: skipped 1 bad records");
 }
 
+static void test_an_option_that_does_nothing_is_warned_of(void **state)
+{
+    (void)state;
+    expect("train linear --data digits --steps 1 --momentum 0.8 --keep 3 --plateau-min 0.1 --out i",
+           0);
+    expect_text(last.err, "lockstep: warning: --momentum 0.8 does nothing without --optimizer "
+                "momentum or nesterov\n");
+    expect_text(last.err, "warning: --keep 3 does nothing without --save-every\n");
+    expect_text(last.err, "warning: --plateau-min 0.1 does nothing without --plateau\n");
+    expect("train linear --data digits --steps 1 --optimizer nesterov --momentum 0.8 --keep 3 "
+           "--save-every 1 --plateau 1 --plateau-min 0.1 --out j", 0);
+    assert_string_equal(last.err, "");
+    expect("train --config j/config.txt --out k", 0); /* every option is given, as it was */
+    assert_string_equal(last.err, "");
+}
+
+static void test_more_epochs_than_a_cosine_has_are_warned_of(void **state)
+{
+    (void)state;
+    expect("train linear --data digits --epochs 1 --schedule cosine --out c", 0);
+    assert_string_equal(last.err, "");
+    expect("train --resume c --epochs 2", 0);
+    expect_text(last.err, "lockstep: warning: the learning rate of all steps to come is 0");
+    expect("train --resume c --epochs 2", 0); /* and there are none */
+    assert_string_equal(last.err, "");
+    expect("train linear --data digits --steps 3 --schedule table:0,0.1,0 --out d", 0);
+    assert_string_equal(last.err, "");
+}
+
 static void test_eval_and_predict_agree_for_any_number_of_replicas(void **state)
 {
     (void)state;
@@ -371,6 +400,8 @@ int main(void)
             test_a_run_that_has_done_more_than_is_asked_for_says_so_and_writes_nothing),
         TEST_IN_FOLDER(test_a_damaged_best_is_called_damaged),
         TEST_IN_FOLDER(test_what_is_odd_in_the_data_is_said_once),
+        TEST_IN_FOLDER(test_an_option_that_does_nothing_is_warned_of),
+        TEST_IN_FOLDER(test_more_epochs_than_a_cosine_has_are_warned_of),
         TEST_IN_FOLDER(test_eval_and_predict_agree_for_any_number_of_replicas),
         TEST_IN_FOLDER(test_predict_opens_the_data_once_as_eval_does),
         TEST_IN_FOLDER(test_eval_prints_the_metrics_that_it_is_asked_for),
