@@ -38,9 +38,12 @@ static ls_status read_sheet(const ls_invocation *v, ls_contact_sheet *sheet)
     if (strcmp(part, "train") != 0 && strcmp(part, "test") != 0) {
         return ls_fail(LS_ERR_ARGUMENT, "--part: found '%.60s', expected train or test", part);
     }
-    if (!v->flag[FLAG_OUT]) {
+    const char *end = v->flag[FLAG_OUT] ? strrchr(v->flag[FLAG_OUT], '.') : NULL;
+    if (!v->flag[FLAG_OUT])
         return ls_fail(LS_ERR_ARGUMENT, "data show: no --out, expected --out FILE.png");
-    }
+    if (!end || strcmp(end, ".png") != 0)
+        return ls_fail(LS_ERR_ARGUMENT, "--out: found '%.200s', expected a file that ends in .png",
+                       v->flag[FLAG_OUT]);
     *sheet = (ls_contact_sheet){
         .part = strcmp(part, "test") == 0 ? LS_PART_TEST : LS_PART_TRAIN,
         .count = (size_t)count,

@@ -41,8 +41,9 @@ ls_status ls_scratch_folder_make(const char *wanted, char *out, size_t bytes)
         return ls_fail(LS_ERR_IO, "no temporary folder %s: %s", out, strerror(errno));
     }
     if (mkdir(out, 0777) == 0 || (errno == EEXIST && is_empty(out))) return LS_OK;
-    return ls_fail(LS_ERR_IO, "--out %s: %s", out,
-                   errno == EEXIST ? "is there and not empty" : strerror(errno));
+    if (errno == EEXIST)
+        return ls_fail(LS_ERR_ARGUMENT, "--out %s: is there and not empty: give another", out);
+    return ls_fail(LS_ERR_IO, "--out %s: %s", out, strerror(errno));
 }
 
 void ls_scratch_folder_remove(const char *path)

@@ -187,6 +187,8 @@ static const struct {
     { "bench allreduce --devices host:2 --order fast --allreduce tree", 2, "--order fast" },
     { "data verfy digits", 2, "did you mean data verify?" },
     { "data show digits", 2, "expected --out FILE.png" },
+    { "data show digits --out x.jpg", 2, "ends in .png" },
+    { "verify linear --data digits --out /", 2, "--out /: is there and not empty" },
     { "data show digits --out x.png --part all", 2, "expected train or test" },
     { "data show digits --out x.png --epoch 0", 2, "--epoch: found '0'" },
     { "data show digits --out x.png --augment spin", 2, "expected crop:P" },
