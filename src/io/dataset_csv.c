@@ -129,6 +129,14 @@ static ls_status scan(ls_dataset *dataset, table *t, ls_csv_fields *options)
 
 /* -- second pass ----------------------------------------------------------------------------- */
 
+/* Was it meant as a number, and not as a column's name? */
+static bool begins_a_number(const ls_csv_span *field)
+{
+    size_t i = 0;
+    while (i < field->chars && memchr(" \t\"", field->text[i], 3)) i++;
+    return i < field->chars && memchr("+-.0123456789", field->text[i], 13);
+}
+
 /* A field that is no number. */
 static ls_status fail_number(ls_dataset *dataset, const table *t, const ls_csv_span *line,
                              const ls_csv_span *field, ls_csv_verdict verdict)
@@ -140,7 +148,7 @@ static ls_status fail_number(ls_dataset *dataset, const table *t, const ls_csv_s
                        : verdict == LS_CSV_TOO_LARGE ? " overflows a 32-bit float"
                        : verdict == LS_CSV_TOO_LONG  ? " of a number"
                                                      : ", expected a number such as -1.5e3";
-    if (line->number == 1 && field->number == 1) {
+    if (line->number == 1 && field->number == 1 && !begins_a_number(field)) {
         hint = ", expected a number; if line 1 is a header: header=yes";
     } else if (memchr(field->text, ';', field->chars)) {
         hint = ", expected a number; fields are separated by commas, not ';'";

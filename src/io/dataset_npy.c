@@ -104,8 +104,9 @@ static ls_status check_kinds(const ls_npy *x, const ls_npy *y)
     }
     if (y->dims > 2 || (!ls_npy_is_float(y) && y->per_record != 1)) {
         return ls_fail(LS_ERR_FORMAT,
-                       "%s: %d dimensions, %zu numbers per record; expected labels [N] or "
-                       "targets [N, K]", y->file->path, y->dims, y->per_record);
+                       "%s: %d dimensions, %zu numbers per record; expected labels [N] of whole "
+                       "numbers, or targets [N, K] of floats", y->file->path, y->dims,
+                       y->per_record);
     }
     if (x->shape[0] != y->shape[0]) {
         return ls_fail(LS_ERR_FORMAT, "%s: %zu records, expected %zu, as %s has", y->file->path,

@@ -29,8 +29,12 @@ static ls_status fail_header(const cursor *c, const char *expected)
         return ls_fail(LS_ERR_FORMAT, "%s: byte %zu: the header ends, expected %s", c->file->path,
                        c->at, expected);
     }
+    const unsigned char found = c->file->data[c->at];
+    if (found > ' ' && found < 0x7f)
+        return ls_fail(LS_ERR_FORMAT, "%s: byte %zu: '%c' in the header, expected %s",
+                       c->file->path, c->at, found, expected);
     return ls_fail(LS_ERR_FORMAT, "%s: byte %zu: byte %02x in the header, expected %s",
-                   c->file->path, c->at, c->file->data[c->at], expected);
+                   c->file->path, c->at, found, expected);
 }
 
 static void skip_spaces(cursor *c)

@@ -132,6 +132,10 @@ static void test_bad_lines_are_named_with_their_place(void **state)
     refuse_text("a,b,c\n3,4,1\n", "", "line 1, field 1 (byte 0): 'a', expected a number; if line 1 "
                                       "is a header: header=yes");
     refuse_text("1,2,0\n\"3\",4,1\n", "", "quotes are not read");
+    refuse_text("\"3\",4,1\n1,2,0\n", "", "quotes are not read"); /* no header, to look at it */
+    refuse_text("1e39,4,1\n1,2,0\n", "", "'1e39' overflows a 32-bit float");
+    refuse_text("\"a\",b,c\n1,2,0\n", "", "if line 1 is a header: header=yes");
+    refuse_text(",b,c\n1,2,0\n", "", "if line 1 is a header: header=yes");
     refuse_text("1,2,0\n3,\x1b[31m,1\n", "", "'\\x1b[31m'");
     refuse_text("1,2,-1\n", "", "line 1, field 3 (byte 4): label '-1', expected a whole number");
     refuse_text("1,2,1.5\n", "", "label '1.5'");

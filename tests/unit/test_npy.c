@@ -143,7 +143,8 @@ static void test_headers_are_read_strictly(void **state)
     refuse_header("{'descr': '<f4', 'fortran_order': False, 'shape': (), }", "one dimension");
     refuse_header("{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,6,2), }",
                   "at most 4 dimensions");
-    refuse_header("{'descr': '<f4', 'fortran_order': False, 'shape': (-6, 2), }", "byte 2d");
+    refuse_header("{'descr': '<f4', 'fortran_order': False, 'shape': (-6, 2), }",
+                  "'-' in the header");
     refuse_header("{'descr': '<f4', 'fortran_order': False, 'shape': (6, 0), }",
                   "dimension 2 of the header's shape is 0");
     refuse_header("{'descr': '<f4', 'fortran_order': False, 'shape': (6, 2), } x",
@@ -208,7 +209,7 @@ static void test_values_and_labels_are_checked_one_by_one(void **state)
     refuse_pair("y.npy: 5 records, expected 6");
     data_folder_npy(folder, "y.npy", "{'descr': '<i4', 'fortran_order': False, 'shape': (3, 2), }",
                     y, 24);
-    refuse_pair("2 numbers per record; expected labels [N]");
+    refuse_pair("2 numbers per record; expected labels [N] of whole numbers");
     data_folder_npy(folder, "x.npy", I4_6, y, 24);
     data_folder_npy(folder, "y.npy", I4_6, y_i4, sizeof y_i4);
     refuse_pair("samples are whole numbers of 4 bytes");
