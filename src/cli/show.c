@@ -163,15 +163,16 @@ static bool is_checkpoint(const char *path)
     return bytes == sizeof head && head[8] == '{';
 }
 
-static void print_groups(const ls_checkpoint *checkpoint)
+static ls_status print_groups(const ls_checkpoint *checkpoint)
 {
     static const char *const groups[] = { "weights/", "optimizer/", "statistics/", "state/" };
     for (size_t g = 0; g < sizeof groups / sizeof groups[0]; g++) {
         char digest[65];
-        ls_checkpoint_group_sha256(checkpoint, groups[g], digest);
+        LS_TRY(ls_checkpoint_group_sha256(checkpoint, groups[g], digest));
         if (!digest[0]) continue;
         printf("%-12.*ssha256 %s\n", (int)strlen(groups[g]) - 1, groups[g], digest);
     }
+    return LS_OK;
 }
 
 static void print_tensors(const ls_checkpoint *checkpoint)
@@ -204,13 +205,12 @@ static ls_status print_run(const ls_saved_run *run)
 static ls_status print_checkpoint(const ls_checkpoint *checkpoint, const char *path)
 {
     ls_saved_run run = { .text = { NULL } };
-    ls_status status = LS_OK;
     printf("checkpoint  %s\n", path);
-    print_groups(checkpoint);
-    if (ls_checkpoint_text(checkpoint, "config")) {
+    ls_status status = print_groups(checkpoint);
+    if (status == LS_OK && ls_checkpoint_text(checkpoint, "config")) {
         status = ls_saved_run_init(&run, checkpoint, path);
         if (status == LS_OK) status = print_run(&run);
-    } else {
+    } else if (status == LS_OK) {
         printf("no run: weights alone, which --init can start from\n");
     }
     if (status == LS_OK) print_tensors(checkpoint);

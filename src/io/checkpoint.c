@@ -222,18 +222,10 @@ const char *ls_checkpoint_text(const ls_checkpoint *c, const char *key)
 
 /* -- digests --------------------------------------------------------------------------------- */
 
-/* The first tensor of the group by name that comes after `last` (NULL: of all), or NULL. */
-static const ls_saved_tensor *next_of_group(const ls_saved_tensor *tensor, int tensor_count,
-                                            const char *prefix, const ls_saved_tensor *last)
+static int by_name(const void *a, const void *b)
 {
-    const ls_saved_tensor *next = NULL;
-    for (int i = 0; i < tensor_count; i++) {
-        const char *name = tensor[i].name;
-        if (strncmp(name, prefix, strlen(prefix)) != 0) continue;
-        if (last && strcmp(name, last->name) <= 0) continue;
-        if (!next || strcmp(name, next->name) < 0) next = &tensor[i];
-    }
-    return next;
+    const ls_saved_tensor *const *x = a, *const *y = b;
+    return strcmp((*x)->name, (*y)->name);
 }
 
 /* No two different tensors give the same bytes: names end, and the shape gives the length. */
@@ -251,19 +243,26 @@ static void hash_tensor(ls_sha256 *sha, const ls_saved_tensor *tensor)
     ls_sha256_update(sha, tensor->data, tensor_bytes(tensor));
 }
 
-void ls_tensors_sha256(const ls_saved_tensor *tensor, int tensor_count, const char *prefix,
-                       char out[65])
+ls_status ls_tensors_sha256(const ls_saved_tensor *tensor, int tensor_count, const char *prefix,
+                            char out[65])
 {
+    const ls_saved_tensor **member = malloc(((size_t)tensor_count + 1) * sizeof *member);
+    if (!member) return ls_fail(LS_ERR_MEMORY, "no memory to list %d tensors", tensor_count);
+    size_t count = 0;
+    for (int i = 0; i < tensor_count; i++) {
+        if (strncmp(tensor[i].name, prefix, strlen(prefix)) == 0) member[count++] = &tensor[i];
+    }
+    qsort(member, count, sizeof *member, by_name);
     ls_sha256 sha;
     ls_sha256_init(&sha);
-    const ls_saved_tensor *t = next_of_group(tensor, tensor_count, prefix, NULL);
+    for (size_t i = 0; i < count; i++) hash_tensor(&sha, member[i]);
     out[0] = '\0';
-    if (!t) return;
-    for (; t; t = next_of_group(tensor, tensor_count, prefix, t)) hash_tensor(&sha, t);
-    ls_sha256_final_hex(&sha, out);
+    if (count > 0) ls_sha256_final_hex(&sha, out);
+    free(member);
+    return LS_OK;
 }
 
-void ls_checkpoint_group_sha256(const ls_checkpoint *c, const char *prefix, char out[65])
+ls_status ls_checkpoint_group_sha256(const ls_checkpoint *c, const char *prefix, char out[65])
 {
-    ls_tensors_sha256(c->tensor, c->header.tensor_count, prefix, out);
+    return ls_tensors_sha256(c->tensor, c->header.tensor_count, prefix, out);
 }

@@ -77,11 +77,12 @@ const char *ls_checkpoint_text(const ls_checkpoint *checkpoint, const char *key)
 
 /* SHA-256 (64 hexadecimal digits and NUL) of the group of tensors whose names start with `prefix`
  * ("weights/"), ascending by name; of each: name and NUL, dtype ("F32") and NUL, the number of
- * dimensions and each of them as 8 bytes, the data. "" in out if there are none. */
-void ls_checkpoint_group_sha256(const ls_checkpoint *checkpoint, const char *prefix, char out[65]);
+ * dimensions and each of them as 8 bytes, the data. "" in out if there are none. Errors: MEMORY. */
+LS_MUST_USE ls_status ls_checkpoint_group_sha256(const ls_checkpoint *checkpoint,
+                                                 const char *prefix, char out[65]);
 /* The same of tensors in memory: equal bits give equal digests. */
-void ls_tensors_sha256(const ls_saved_tensor *tensor, int tensor_count, const char *prefix,
-                       char out[65]);
+LS_MUST_USE ls_status ls_tensors_sha256(const ls_saved_tensor *tensor, int tensor_count,
+                                        const char *prefix, char out[65]);
 
 /* Remove "<path>.tmp-*" that an earlier run left behind. Returns how many. */
 int ls_checkpoint_remove_stale(const char *path);

@@ -101,11 +101,11 @@ ls_status ls_run_state_sha256(const ls_run_state *state, ls_run_digests *out)
     ls_saved_tensor *tensor = NULL;
     int count = 0;
     LS_TRY(list_tensors(state, &tensor, &count));
-    ls_tensors_sha256(tensor, count, "weights/", out->weights);
-    ls_tensors_sha256(tensor, count, "optimizer/", out->optimizer);
-    ls_tensors_sha256(tensor, count, "statistics/", out->statistics);
+    ls_status status = ls_tensors_sha256(tensor, count, "weights/", out->weights);
+    if (status == LS_OK) status = ls_tensors_sha256(tensor, count, "optimizer/", out->optimizer);
+    if (status == LS_OK) status = ls_tensors_sha256(tensor, count, "statistics/", out->statistics);
     free(tensor);
-    return LS_OK;
+    return status;
 }
 
 ls_status ls_run_state_save(const char *path, const ls_run_state *state)

@@ -54,8 +54,8 @@ static void weights_of(const char *folder, char weights[65], char optimizer[65])
     ls_checkpoint *checkpoint = NULL;
     snprintf(path, sizeof path, "%s/checkpoints/last.safetensors", folder);
     if (ls_checkpoint_open(path, &checkpoint) != LS_OK) fail_msg("%s", ls_last_error());
-    ls_checkpoint_group_sha256(checkpoint, "weights/", weights);
-    ls_checkpoint_group_sha256(checkpoint, "optimizer/", optimizer);
+    assert_int_equal(ls_checkpoint_group_sha256(checkpoint, "weights/", weights), LS_OK);
+    assert_int_equal(ls_checkpoint_group_sha256(checkpoint, "optimizer/", optimizer), LS_OK);
     ls_checkpoint_close(checkpoint);
 }
 

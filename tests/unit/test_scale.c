@@ -201,7 +201,7 @@ static void test_a_resumed_run_keeps_its_bits_and_its_scale(void **state)
     for (int i = 0; i < 2; i++) {
         ls_checkpoint *c;
         assert_int_equal(ls_checkpoint_open(path[i], &c), LS_OK);
-        ls_checkpoint_group_sha256(c, "scale/", digest[i]);
+        assert_int_equal(ls_checkpoint_group_sha256(c, "scale/", digest[i]), LS_OK);
         assert_int_equal(strlen(digest[i]), 64);
         assert_string_equal(ls_checkpoint_text(c, "scale"), "standard 1");
         ls_checkpoint_close(c);
