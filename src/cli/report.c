@@ -30,6 +30,13 @@ static void print_shell_word(FILE *out, const char *text)
     fputc('\'', out);
 }
 
+/* A path that no command takes for an option, nor --resume for its `auto`. */
+static void print_shell_path(FILE *out, const char *path)
+{
+    if (path[0] == '-' || strcmp(path, "auto") == 0) fputs("./", out);
+    print_shell_word(out, path);
+}
+
 /* -- before --------------------------------------------------------------------------------- */
 
 void ls_batch_split(size_t global_batch, int shards, int world_size, char out[LS_SPLIT_BYTES])
@@ -245,14 +252,14 @@ static void report_next(FILE *out, const char *program, const ls_config *config,
     begin_row(out, "evaluate");
     print_shell_word(out, program);
     fputs(" eval ", out);
-    print_shell_word(out, result->checkpoint);
+    print_shell_path(out, result->checkpoint);
     fputs(" --data ", out);
     print_shell_word(out, config->data);
     fputc('\n', out);
     begin_row(out, "continue");
     print_shell_word(out, program);
     fputs(" train --resume ", out);
-    print_shell_word(out, config->out);
+    print_shell_path(out, config->out);
     const bool has_more = config->steps > 0 ? result->steps < config->steps
                                             : result->epochs < config->epochs;
     if (result->stopped_early) fprintf(out, " --early-stop %" PRIu64, 2 * config->early_stop);

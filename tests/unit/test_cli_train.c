@@ -36,6 +36,18 @@ static void test_a_run_says_what_it_will_do_and_what_came_out(void **state)
     expect_text(row("continue"), "lockstep train --resume r --epochs 4");
 }
 
+static void test_what_to_do_next_can_be_typed_whatever_the_folder_is_called(void **state)
+{
+    (void)state;
+    expect("train linear --data digits --steps 1 --out -dash", 0);
+    expect_text(row("evaluate"), "lockstep eval ./-dash/checkpoints/last.safetensors --data");
+    expect_text(row("continue"), "lockstep train --resume ./-dash --steps 2");
+    expect("eval ./-dash/checkpoints/last.safetensors --data digits", 0);
+    expect("train linear --data digits --steps 1 --out auto", 0);
+    expect_text(row("continue"), "lockstep train --resume ./auto --steps 2");
+    expect("train --resume ./auto --steps 2", 0);
+}
+
 static void test_a_yes_or_no_option_may_stand_alone(void **state)
 {
     (void)state;
@@ -391,6 +403,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST_IN_FOLDER(test_a_run_says_what_it_will_do_and_what_came_out),
+        TEST_IN_FOLDER(test_what_to_do_next_can_be_typed_whatever_the_folder_is_called),
         TEST_IN_FOLDER(test_a_yes_or_no_option_may_stand_alone),
         TEST_IN_FOLDER(test_the_digest_is_that_of_the_checkpoint_for_any_number_of_replicas),
         TEST_IN_FOLDER(test_a_run_that_was_continued_ends_in_the_bits_of_one_that_was_not),
