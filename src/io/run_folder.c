@@ -241,8 +241,8 @@ ls_status ls_run_folder_keep(ls_run_folder *folder, uint64_t keep)
 
 /* -- opening and closing --------------------------------------------------------------------- */
 
-ls_status ls_run_folder_open(const char *path, ls_run_start start, uint64_t epochs_done,
-                             uint64_t steps_done, ls_run_folder **out)
+ls_status ls_run_folder_open(const char *path, ls_run_start start, ls_run_done done,
+                             ls_run_folder **out)
 {
     *out = NULL;
     if (path[0] == '\0') return ls_fail(LS_ERR_ARGUMENT, "--out: found '', expected a folder");
@@ -259,10 +259,10 @@ ls_status ls_run_folder_open(const char *path, ls_run_start start, uint64_t epoc
     }
     if (status == LS_OK) status = prepare_folder(folder, start);
     if (status == LS_OK) {
-        status = ls_run_log_open_epochs(&folder->log, place_of(folder, "history.csv"), epochs_done);
+        status = ls_run_log_open_epochs(&folder->log, place_of(folder, "history.csv"), done);
     }
     if (status == LS_OK) {
-        status = ls_run_log_open_steps(&folder->log, place_of(folder, "log.jsonl"), steps_done);
+        status = ls_run_log_open_steps(&folder->log, place_of(folder, "log.jsonl"), done);
     }
     if (status == LS_OK) *out = folder;
     else ls_run_folder_close(folder);

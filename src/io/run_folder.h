@@ -32,13 +32,12 @@ typedef enum {
     LS_RUN_CONTINUE /* it holds the checkpoint that continues */
 } ls_run_start;
 
-/* Open `path`; lines after epoch `epochs_done` and step `steps_done` are cut off. Temporary files
- * that a killed process left in it are removed.
+/* Open `path`; lines of what is not done are cut off. Temporary files that a killed process left in
+ * it are removed.
  * Errors: ARGUMENT (what is in the folder, and what to do), IO (cannot be made or written: why;
  * another process has it open), MEMORY. */
 LS_MUST_USE ls_status ls_run_folder_open(const char *path, ls_run_start start,
-                                         uint64_t epochs_done, uint64_t steps_done,
-                                         ls_run_folder **out);
+                                         ls_run_done done, ls_run_folder **out);
 void ls_run_folder_close(ls_run_folder *folder); /* accepts NULL */
 
 const char *ls_run_folder_path(const ls_run_folder *folder);

@@ -22,63 +22,77 @@ enum { NAME_BYTES = 64 };
 
 /* -- which lines are kept --------------------------------------------------------------------- */
 
-/* The number by which a line is kept or cut; false if the line is none of ours. */
-typedef bool line_number_fn(const char *line, size_t byte_count, uint64_t *number);
+/* Which lines of a file are kept: of what is done. */
+typedef struct {
+    ls_run_done done;
+    uint64_t of_epoch; /* lines of steps of the epoch after the whole ones, so far */
+} log_cut;
 
-/* Epoch of "3,120,...". The names of the columns are line 0. */
-static bool history_number(const char *line, size_t byte_count, uint64_t *number)
+/* Is the line one of ours, and kept? Lines are asked for in the order of the file. */
+typedef bool keeps_line_fn(log_cut *cut, const char *line, size_t byte_count);
+
+/* "3,120,...": epoch 3. The names of the columns are always kept. */
+static bool keeps_epoch(log_cut *cut, const char *line, size_t byte_count)
 {
-    *number = 0;
+    uint64_t epoch;
     if (strncmp(line, "epoch,", 6) == 0) return true;
     const size_t digits = strspn(line, "0123456789");
     ls_json_reader r;
     ls_json_read_init(&r, "history.csv", line, digits, 0);
     return strlen(line) == byte_count && line[digits] == ',' &&
-           ls_json_read_count(&r, number) == LS_OK;
+           ls_json_read_count(&r, &epoch) == LS_OK && epoch <= cut->done.epochs;
 }
 
-/* Step of {"epoch":1,"step":120,...}. */
-static bool log_number(const char *line, size_t byte_count, uint64_t *number)
+/* {"epoch":1,"step":120,...} */
+static bool read_step(const char *line, size_t byte_count, uint64_t *epoch, uint64_t *step)
 {
     ls_json_reader r;
-    uint64_t epoch;
     bool more;
     ls_json_read_init(&r, "log.jsonl", line, byte_count, 0);
     char *first = NULL, *second = NULL;
     const bool is_ours =
         ls_json_read_open(&r, '{') == LS_OK && ls_json_read_next(&r, &more) == LS_OK && more &&
         ls_json_read_key(&r, &first) == LS_OK && strcmp(first, "epoch") == 0 &&
-        ls_json_read_count(&r, &epoch) == LS_OK && ls_json_read_next(&r, &more) == LS_OK &&
+        ls_json_read_count(&r, epoch) == LS_OK && ls_json_read_next(&r, &more) == LS_OK &&
         more && ls_json_read_key(&r, &second) == LS_OK && strcmp(second, "step") == 0 &&
-        ls_json_read_count(&r, number) == LS_OK;
+        ls_json_read_count(&r, step) == LS_OK;
     free(first);
     free(second);
     return is_ours && strlen(line) == byte_count;
 }
 
-/* Bytes of the lines up to number `last`: whole, ours and not later. */
-static off_t kept_bytes(FILE *file, line_number_fn *number_of, uint64_t last)
+/* Steps that made no update have the number of the last one that did, so that the number does not
+ * tell on which side of the checkpoint they are: within its epoch lines are counted. */
+static bool keeps_step(log_cut *cut, const char *line, size_t byte_count)
 {
+    uint64_t epoch, step;
+    if (!read_step(line, byte_count, &epoch, &step) || step > cut->done.steps) return false;
+    if (epoch <= cut->done.epochs) return true;
+    return epoch == cut->done.epochs + 1 && ++cut->of_epoch <= cut->done.steps_of_epoch;
+}
+
+/* Bytes of the lines up to the first that is not kept: whole, ours and of what is done. */
+static off_t kept_bytes(FILE *file, keeps_line_fn *keeps, ls_run_done done)
+{
+    log_cut cut = { .done = done };
     char *line = NULL;
     size_t room = 0;
     off_t kept = 0;
     for (ssize_t count; (count = getline(&line, &room, file)) > 0; kept += count) {
-        uint64_t number;
-        if (line[count - 1] != '\n') break;
-        if (!number_of(line, (size_t)count, &number) || number > last) break;
+        if (line[count - 1] != '\n' || !keeps(&cut, line, (size_t)count)) break;
     }
     free(line);
     return kept;
 }
 
-/* Open a log for appending, cut after `last`. Returns the descriptor in *out. */
-static ls_status open_log(const char *path, line_number_fn *number_of, uint64_t last, int *out,
+/* Open a log for appending, cut after what is done. Returns the descriptor in *out. */
+static ls_status open_log(const char *path, keeps_line_fn *keeps, ls_run_done done, int *out,
                           bool *is_empty)
 {
     *out = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     FILE *file = *out >= 0 ? fopen(path, "r") : NULL;
     if (!file) return ls_fail(LS_ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
-    const off_t kept = kept_bytes(file, number_of, last);
+    const off_t kept = kept_bytes(file, keeps, done);
     fclose(file);
     *is_empty = kept == 0;
     if (ftruncate(*out, kept) == 0) return LS_OK;
@@ -87,37 +101,43 @@ static ls_status open_log(const char *path, line_number_fn *number_of, uint64_t 
 }
 
 /* Would opening the log cut off no whole line? */
-static bool keeps_all(const char *path, line_number_fn *number_of, uint64_t last)
+static bool keeps_all(const char *path, keeps_line_fn *keeps, ls_run_done done)
 {
     FILE *file = fopen(path, "r");
     if (!file) return errno == ENOENT;
     char *line = NULL;
     size_t room = 0;
-    const off_t kept = kept_bytes(file, number_of, last);
+    const off_t kept = kept_bytes(file, keeps, done);
     const bool found = fseeko(file, kept, SEEK_SET) == 0;
     const ssize_t count = found ? getline(&line, &room, file) : 0;
     const bool torn = count > 0 && line[count - 1] != '\n';
-    const bool keeps = found && (count < 0 || torn);
+    const bool all = found && (count < 0 || torn);
     free(line);
     fclose(file);
-    return keeps;
+    return all;
 }
 
-bool ls_run_log_is_first_epoch(const char *path) { return keeps_all(path, history_number, 1); }
+bool ls_run_log_is_first_epoch(const char *path)
+{
+    return keeps_all(path, keeps_epoch, (ls_run_done){ .epochs = 1 });
+}
 
-bool ls_run_log_is_first_steps(const char *path) { return keeps_all(path, log_number, UINT64_MAX); }
+bool ls_run_log_is_first_steps(const char *path)
+{
+    return keeps_all(path, keeps_step, (ls_run_done){ .epochs = UINT64_MAX, .steps = UINT64_MAX });
+}
 
 /* -- opening and closing --------------------------------------------------------------------- */
 
-ls_status ls_run_log_open_epochs(ls_run_log *log, const char *path, uint64_t last)
+ls_status ls_run_log_open_epochs(ls_run_log *log, const char *path, ls_run_done done)
 {
-    return open_log(path, history_number, last, &log->history, &log->history_is_empty);
+    return open_log(path, keeps_epoch, done, &log->history, &log->history_is_empty);
 }
 
-ls_status ls_run_log_open_steps(ls_run_log *log, const char *path, uint64_t last)
+ls_status ls_run_log_open_steps(ls_run_log *log, const char *path, ls_run_done done)
 {
     bool is_empty;
-    return open_log(path, log_number, last, &log->steps, &is_empty);
+    return open_log(path, keeps_step, done, &log->steps, &is_empty);
 }
 
 void ls_run_log_close(ls_run_log *log)

@@ -46,6 +46,13 @@ typedef struct {
     uint64_t read_bytes;   /* of samples, by the readers, meanwhile; written per second */
 } ls_log_line;
 
+/* What a checkpoint counts; all 0: nothing. */
+typedef struct {
+    uint64_t epochs;         /* whole ones */
+    uint64_t steps;          /* that made an update */
+    uint64_t steps_of_epoch; /* of the epoch after the whole ones, with those that made none */
+} ls_run_done;
+
 typedef struct {
     int history, steps;    /* owned: open for appending; -1 if not */
     ls_json_writer line;   /* its text owned: of log.jsonl, made anew each step */
@@ -55,10 +62,10 @@ typedef struct {
 /* How one begins. */
 #define LS_RUN_LOG_CLOSED ((ls_run_log){ .history = -1, .steps = -1 })
 
-/* Open the file at `path`, made if it is absent, and cut off what comes after epoch or step `last`.
+/* Open the file at `path`, made if it is absent, and cut off lines of what is not done.
  * Errors: IO. */
-LS_MUST_USE ls_status ls_run_log_open_epochs(ls_run_log *log, const char *path, uint64_t last);
-LS_MUST_USE ls_status ls_run_log_open_steps(ls_run_log *log, const char *path, uint64_t last);
+LS_MUST_USE ls_status ls_run_log_open_epochs(ls_run_log *log, const char *path, ls_run_done done);
+LS_MUST_USE ls_status ls_run_log_open_steps(ls_run_log *log, const char *path, ls_run_done done);
 
 /* Is there nothing at `path`, or nothing but what a run writes before its first checkpoint: the
  * line of epoch 1, a step's lines, and perhaps a torn one? */

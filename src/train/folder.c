@@ -64,8 +64,12 @@ ls_status ls_folder_open(ls_run *run, const ls_progress *start)
                        config->out, run->resume_path, start->epoch, start->step);
     const bool automatic = strcmp(config->resume, "auto") == 0;
     const ls_run_start how = same ? LS_RUN_CONTINUE : automatic ? LS_RUN_AGAIN : LS_RUN_NEW;
-    LS_TRY(ls_run_folder_open(config->out, how, resumed ? start->epoch : 0,
-                              resumed ? start->step : 0, &run->folder));
+    ls_run_done done = { 0 };
+    if (resumed) {
+        done = (ls_run_done){ .epochs = start->epoch, .steps = start->step,
+                              .steps_of_epoch = start->step_of_epoch };
+    }
+    LS_TRY(ls_run_folder_open(config->out, how, done, &run->folder));
     ls_checkpoint_remove_stale(ls_run_folder_checkpoint(run->folder, "last"));
     return resumed ? ls_best_carry(run, start, same) : LS_OK;
 }

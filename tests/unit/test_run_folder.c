@@ -76,19 +76,23 @@ static const char *text_of(const char *name)
     return text;
 }
 
-static ls_run_folder *open_run(ls_run_start start, uint64_t epochs, uint64_t steps)
+static ls_run_folder *open_run_done(ls_run_start start, ls_run_done done)
 {
     ls_run_folder *folder = NULL;
-    if (ls_run_folder_open(run, start, epochs, steps, &folder) != LS_OK) {
-        fail_msg("%s", ls_last_error());
-    }
+    if (ls_run_folder_open(run, start, done, &folder) != LS_OK) fail_msg("%s", ls_last_error());
     return folder;
+}
+
+/* Of epochs of 2 steps, each with an update. */
+static ls_run_folder *open_run(ls_run_start start, uint64_t epochs, uint64_t steps)
+{
+    return open_run_done(start, (ls_run_done){ epochs, steps, steps - 2 * epochs });
 }
 
 static void assert_refused(ls_run_start start, ls_status want, const char *part)
 {
     ls_run_folder *folder = NULL;
-    const ls_status status = ls_run_folder_open(run, start, 0, 0, &folder);
+    const ls_status status = ls_run_folder_open(run, start, (ls_run_done){ 0 }, &folder);
     ls_run_folder_close(folder);
     if (status != want || !strstr(ls_last_error(), part)) {
         fail_msg("expected %s with '%s', got %s: %s", ls_status_name(want), part,
@@ -224,7 +228,7 @@ static void test_a_disk_that_is_full_is_an_io_error_that_names_the_file(void **s
         const ls_log_line line = log_line(1, 1);
         ls_run_folder *folder = NULL;
         signal(SIGXFSZ, SIG_IGN);
-        if (ls_run_folder_open(run, false, 0, 0, &folder) != LS_OK) _exit(2);
+        if (ls_run_folder_open(run, LS_RUN_NEW, (ls_run_done){ 0 }, &folder) != LS_OK) _exit(2);
         if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(3);
         const ls_status status = ls_run_folder_log(folder, &line);
         const bool named = strncmp(ls_last_error(), "log.jsonl: ", 11) == 0;
@@ -247,6 +251,27 @@ static void test_lines_after_the_checkpoint_are_cut(void **state)
         const uint64_t kept = steps < 6 ? steps : 6;
         assert_int_equal(line_count("log.jsonl"), kept);
         assert_int_equal(line_count("history.csv"), 1 + kept / 2);
+        remove_tree(run);
+    }
+}
+
+/* A step that made no update has the number of the last one that did. */
+static void test_steps_without_an_update_are_cut_after_the_checkpoint_too(void **state)
+{
+    (void)state;
+    enum { EPOCH_STEPS = 3, LINES = 9 };
+    static const uint64_t updates[LINES] = { 0, 1, 1, 1, 2, 2, 2, 2, 3 }; /* after each step */
+    for (uint64_t saved = 0; saved <= LINES; saved++) {
+        ls_run_folder *folder = open_run(LS_RUN_NEW, 0, 0);
+        for (uint64_t i = 0; i < LINES; i++) {
+            const ls_log_line line = log_line(i / EPOCH_STEPS + 1, updates[i]);
+            assert_int_equal(ls_run_folder_log(folder, &line), LS_OK);
+        }
+        ls_run_folder_close(folder);
+        const ls_run_done done = { saved / EPOCH_STEPS, saved > 0 ? updates[saved - 1] : 0,
+                                   saved % EPOCH_STEPS };
+        ls_run_folder_close(open_run_done(LS_RUN_CONTINUE, done));
+        assert_int_equal(line_count("log.jsonl"), saved);
         remove_tree(run);
     }
 }
@@ -518,6 +543,7 @@ int main(void)
         TEST(test_other_files_are_replaced_whole),
         TEST(test_a_disk_that_is_full_is_an_io_error_that_names_the_file),
         TEST(test_lines_after_the_checkpoint_are_cut),
+        TEST(test_steps_without_an_update_are_cut_after_the_checkpoint_too),
         TEST(test_a_resumed_run_has_the_files_of_an_undisturbed_one),
         TEST(test_a_line_torn_at_any_byte_is_cut),
         TEST(test_a_history_torn_in_its_first_line_gets_its_names_again),
