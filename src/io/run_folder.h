@@ -32,8 +32,7 @@ typedef enum {
     LS_RUN_CONTINUE /* it holds the checkpoint that continues */
 } ls_run_start;
 
-/* Open `path`; lines of what is not done are cut off. Temporary files that a killed process left in
- * it are removed.
+/* Open `path`. Temporary files that a killed process left in it are removed.
  * Errors: ARGUMENT (what is in the folder, and what to do), IO (cannot be made or written: why;
  * another process has it open), MEMORY. */
 LS_MUST_USE ls_status ls_run_folder_open(const char *path, ls_run_start start,
@@ -53,6 +52,10 @@ LS_MUST_USE ls_status ls_run_folder_keep(ls_run_folder *folder, uint64_t keep);
 /* Replace "<folder>/<name>" by `text`, atomically. For config.txt and environment.json. */
 LS_MUST_USE ls_status ls_run_folder_write(ls_run_folder *folder, const char *name,
                                           const char *text);
+
+/* A step is to come: cut lines of what was not `done` off the logs. A run that continues and takes
+ * none leaves them as they are: its last epoch's line may be of part of an epoch. Errors: IO. */
+LS_MUST_USE ls_status ls_run_folder_begin(ls_run_folder *folder);
 
 /* Append a line. The first of history.csv writes the names of the columns before it. */
 LS_MUST_USE ls_status ls_run_folder_history(ls_run_folder *folder, const ls_history_line *line);

@@ -85,19 +85,29 @@ static off_t kept_bytes(FILE *file, keeps_line_fn *keeps, ls_run_done done)
     return kept;
 }
 
-/* Open a log for appending, cut after what is done. Returns the descriptor in *out. */
+/* Open a log for appending. Returns the descriptor in *out, and in *kept how much of it stays. */
 static ls_status open_log(const char *path, keeps_line_fn *keeps, ls_run_done done, int *out,
-                          bool *is_empty)
+                          off_t *kept)
 {
     *out = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     FILE *file = *out >= 0 ? fopen(path, "r") : NULL;
     if (!file) return ls_fail(LS_ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
-    const off_t kept = kept_bytes(file, keeps, done);
+    *kept = kept_bytes(file, keeps, done);
     fclose(file);
-    *is_empty = kept == 0;
-    if (ftruncate(*out, kept) == 0) return LS_OK;
-    return ls_fail(LS_ERR_IO, "%s: cannot be cut to %lld bytes: %s", path, (long long)kept,
+    return LS_OK;
+}
+
+static ls_status cut_log(int fd, const char *name, off_t kept)
+{
+    if (ftruncate(fd, kept) == 0) return LS_OK;
+    return ls_fail(LS_ERR_IO, "%s: cannot be cut to %lld bytes: %s", name, (long long)kept,
                    strerror(errno));
+}
+
+ls_status ls_run_log_cut(ls_run_log *log)
+{
+    LS_TRY(cut_log(log->history, "history.csv", log->history_kept));
+    return cut_log(log->steps, "log.jsonl", log->steps_kept);
 }
 
 /* Would opening the log cut off no whole line? */
@@ -131,13 +141,14 @@ bool ls_run_log_is_first_steps(const char *path)
 
 ls_status ls_run_log_open_epochs(ls_run_log *log, const char *path, ls_run_done done)
 {
-    return open_log(path, keeps_epoch, done, &log->history, &log->history_is_empty);
+    LS_TRY(open_log(path, keeps_epoch, done, &log->history, &log->history_kept));
+    log->history_is_empty = log->history_kept == 0;
+    return LS_OK;
 }
 
 ls_status ls_run_log_open_steps(ls_run_log *log, const char *path, ls_run_done done)
 {
-    bool is_empty;
-    return open_log(path, keeps_step, done, &log->steps, &is_empty);
+    return open_log(path, keeps_step, done, &log->steps, &log->steps_kept);
 }
 
 void ls_run_log_close(ls_run_log *log)

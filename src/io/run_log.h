@@ -2,7 +2,7 @@
 /* run_log.h -- history.csv, an epoch a line, and log.jsonl, a step a line.
  *
  * Each line is given to the system whole as it is written, so that a kill loses none; a last line
- * that was torn is cut off at the next opening, and so are lines of what a checkpoint does not
+ * that was torn is cut off before the next one, and so are lines of what a checkpoint does not
  * count. Which folder they lie in, and who else may write there, is run_folder.c's.
  *
  * Thread rule: used by one thread.
@@ -12,6 +12,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "io/json.h"
 #include "status.h"
@@ -55,6 +56,7 @@ typedef struct {
 
 typedef struct {
     int history, steps;    /* owned: open for appending; -1 if not */
+    off_t history_kept, steps_kept; /* bytes of the lines that stay */
     ls_json_writer line;   /* its text owned: of log.jsonl, made anew each step */
     bool history_is_empty; /* the names of its columns are not written yet */
 } ls_run_log;
@@ -62,10 +64,12 @@ typedef struct {
 /* How one begins. */
 #define LS_RUN_LOG_CLOSED ((ls_run_log){ .history = -1, .steps = -1 })
 
-/* Open the file at `path`, made if it is absent, and cut off lines of what is not done.
- * Errors: IO. */
+/* Open the file at `path`, made if it is absent, and find the lines of what is done. Errors: IO. */
 LS_MUST_USE ls_status ls_run_log_open_epochs(ls_run_log *log, const char *path, ls_run_done done);
 LS_MUST_USE ls_status ls_run_log_open_steps(ls_run_log *log, const char *path, ls_run_done done);
+
+/* Both are open, and a line is to come: cut off all others. Errors: IO. */
+LS_MUST_USE ls_status ls_run_log_cut(ls_run_log *log);
 
 /* Is there nothing at `path`, or nothing but what a run writes before its first checkpoint: the
  * line of epoch 1, a step's lines, and perhaps a torn one? */

@@ -383,6 +383,7 @@ ls_status ls_rank_run(int rank, void *run)
     LS_TRY(start_alike(k));
     k->stopped_early = ls_callbacks_stops(&k->progress.callbacks, &shared->config);
     k->reached = has_ended_well(k);
+    if (rank == 0 && !is_finished(k)) LS_TRY(ls_run_folder_begin(shared->folder));
     while (!is_finished(k)) {
         LS_TRY(take_step(k));
         LS_TRY(report_step(k));

@@ -165,6 +165,25 @@ static void test_a_run_that_has_done_more_than_is_asked_for_says_so_and_writes_n
     assert_int_equal(stat("elsewhere", &info), -1);
 }
 
+/* The line of a part of an epoch is none of a checkpoint's whole epochs. */
+static void test_a_run_that_has_nothing_to_do_keeps_its_last_line(void **state)
+{
+    (void)state;
+    static char before[COMMAND_TEXT_BYTES], after[COMMAND_TEXT_BYTES];
+    expect("train linear --data digits --steps 50 --out r", 0);
+    read_text("r/history.csv", before);
+    assert_non_null(strstr(before, "\n2,50,"));
+    expect("train --resume r", 0);
+    read_text("r/history.csv", after);
+    assert_string_equal(before, after);
+    expect("train linear --data digits --steps 7 --until loss>=0 --out u", 0);
+    read_text("u/history.csv", before);
+    assert_non_null(strstr(before, "\n1,7,"));
+    expect("train --resume u --steps 90", 0);
+    read_text("u/history.csv", after);
+    assert_string_equal(before, after);
+}
+
 static void test_a_damaged_best_is_called_damaged(void **state)
 {
     (void)state;
@@ -411,6 +430,7 @@ int main(void)
         TEST_IN_FOLDER(test_a_run_folder_is_what_init_takes_too),
         TEST_IN_FOLDER(
             test_a_run_that_has_done_more_than_is_asked_for_says_so_and_writes_nothing),
+        TEST_IN_FOLDER(test_a_run_that_has_nothing_to_do_keeps_its_last_line),
         TEST_IN_FOLDER(test_a_damaged_best_is_called_damaged),
         TEST_IN_FOLDER(test_what_is_odd_in_the_data_is_said_once),
         TEST_IN_FOLDER(test_an_option_that_does_nothing_is_warned_of),

@@ -80,6 +80,7 @@ static ls_run_folder *open_run_done(ls_run_start start, ls_run_done done)
 {
     ls_run_folder *folder = NULL;
     if (ls_run_folder_open(run, start, done, &folder) != LS_OK) fail_msg("%s", ls_last_error());
+    assert_int_equal(ls_run_folder_begin(folder), LS_OK);
     return folder;
 }
 
@@ -253,6 +254,18 @@ static void test_lines_after_the_checkpoint_are_cut(void **state)
         assert_int_equal(line_count("history.csv"), 1 + kept / 2);
         remove_tree(run);
     }
+}
+
+static void test_a_run_that_takes_no_step_leaves_its_logs_alone(void **state)
+{
+    (void)state;
+    write_run();
+    ls_run_folder *folder = NULL;
+    const ls_run_done done = { .epochs = 1, .steps = 3, .steps_of_epoch = 1 };
+    assert_int_equal(ls_run_folder_open(run, LS_RUN_CONTINUE, done, &folder), LS_OK);
+    ls_run_folder_close(folder);
+    assert_int_equal(line_count("log.jsonl"), 6);
+    assert_int_equal(line_count("history.csv"), 1 + 3);
 }
 
 /* A step that made no update has the number of the last one that did. */
@@ -543,6 +556,7 @@ int main(void)
         TEST(test_other_files_are_replaced_whole),
         TEST(test_a_disk_that_is_full_is_an_io_error_that_names_the_file),
         TEST(test_lines_after_the_checkpoint_are_cut),
+        TEST(test_a_run_that_takes_no_step_leaves_its_logs_alone),
         TEST(test_steps_without_an_update_are_cut_after_the_checkpoint_too),
         TEST(test_a_resumed_run_has_the_files_of_an_undisturbed_one),
         TEST(test_a_line_torn_at_any_byte_is_cut),
