@@ -207,6 +207,7 @@ HOST_KERNELS = """
     in_place
     loss
     near_gemm
+    part
     patch
     peak
     pool

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gemm.c -- the matrix product: how op(A) and op(B) are given to the loops of product.c.
+/* gemm.c -- the matrix product: how op(A) and op(B) are given to the loops of part.c.
  *
  * The micro-kernel reads A's rows along k or across it, so A is used where it lies, transposed or
  * not, except where it is transposed and its rows as stored are a multiple of 2048 bytes apart: a
