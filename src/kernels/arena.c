@@ -18,7 +18,7 @@ static ls_status check_arena(const char *op, const ls_arena_table *tensors)
     return LS_OK;
 }
 
-ls_status ls_gradient_finish(ls_stream *stream, const ls_gradient_finish_args *args)
+static ls_status check_finish(const ls_gradient_finish_args *args)
 {
     LS_TRY(check_arena("gradient_finish", args->tensors));
     const bool some = args->tensors->count > 0;
@@ -26,6 +26,12 @@ ls_status ls_gradient_finish(ls_stream *stream, const ls_gradient_finish_args *a
     LS_CHECK_POINTER("gradient_finish", some, g);
     LS_CHECK_POINTER("gradient_finish", some, square_sum);
     LS_CHECK_POINTER("gradient_finish", some, nonfinite);
+    return LS_OK;
+}
+
+ls_status ls_gradient_finish(ls_stream *stream, const ls_gradient_finish_args *args)
+{
+    LS_TRY(check_finish(args));
     return ls_enqueued(stream, ls_kernels_of(stream)->gradient_finish(stream, args));
 }
 
@@ -56,5 +62,12 @@ ls_status ls_update(ls_stream *stream, const ls_update_args *args)
     LS_CHECK_POINTER("update", some && adam, slot1);
     LS_CHECK_POINTER("update", some, update_square_sum);
     LS_CHECK_POINTER("update", true, digest);
+    if (args->finish) {
+        LS_TRY(check_finish(args->finish));
+        const bool same = args->finish->tensors == args->tensors && args->finish->w == args->w
+                          && args->finish->g == args->g;
+        if (!same)
+            return ls_fail(LS_ERR_ARGUMENT, "update: finish is of other tensors, weights or sums");
+    }
     return ls_enqueued(stream, ls_kernels_of(stream)->update(stream, args));
 }

@@ -9,6 +9,9 @@
  *   (the caller)      norms -> clip factors; rates and decays: a ls_tensor_step per tensor
  *   update            clip, decay, optimizer, flush, average: weights and slots of the next step
  *
+ * Where nothing that the update does depends on what the first finds, the two are one pass: update
+ * takes the first one's arguments.
+ *
  * What is one number for all tensors is in the arguments; what may differ between them (learning
  * rate, decay, clip factor, frozen) is a table of its own, which the caller writes anew each step.
  */
@@ -46,9 +49,10 @@ typedef struct {
     double *absolute_sum; /* [tensors] */
 } ls_weight_sums_args;
 
-/* One update of every tensor (docs/numerics.md 6), after ls_gradient_finish. Constants are computed
- * in double and rounded once by the caller. With rate, decay, clip and frozen of the tensor's
- * ls_tensor_step, for each of its elements:
+/* One update of every tensor (docs/numerics.md 6), after ls_gradient_finish, or with `finish` on
+ * the way: then its results are stored, and what is in g afterwards is undefined. Constants are
+ * computed in double and rounded once by the caller. With rate, decay, clip and frozen of the
+ * tensor's ls_tensor_step, for each of its elements:
  *
  *   frozen    nothing changes, slots and average neither; the rest only where it is not
  *   clip      g = g * clip; and unless clip_value is 0: g = g > clip_value ? clip_value
@@ -81,6 +85,7 @@ typedef struct {
     float epsilon;                          /* ADAM, ADAMW, RMSPROP */
     float clip_value;                       /* 0: none */
     float one_minus_ema;
+    const ls_gradient_finish_args *finish;  /* of these tensors, w and g; or NULL */
     const float *g;
     float *w;
     float *slot0, *slot1;      /* arenas; NULL where the optimizer has none */

@@ -14,12 +14,15 @@ double ls_first_loss_scale(ls_precision precision)
 
 void ls_guard_begin(ls_rank *k) { k->replica.loss_scale = (float)k->progress.guard.loss_scale; }
 
+bool ls_guard_stops(const ls_config *config)
+{
+    return config->nonfinite == LS_NONFINITE_STOP && config->precision != LS_PRECISION_F16;
+}
+
 bool ls_guard_tolerates(ls_rank *k)
 {
-    const ls_config *config = &k->run->config;
-    const bool may = config->nonfinite != LS_NONFINITE_STOP
-                     || config->precision == LS_PRECISION_F16;
-    if (!may || k->progress.guard.failed_in_row >= LS_GUARD_PATIENCE) return false;
+    if (ls_guard_stops(&k->run->config)) return false;
+    if (k->progress.guard.failed_in_row >= LS_GUARD_PATIENCE) return false;
     k->numbers.failed = k->numbers.skipped = true;
     return true;
 }

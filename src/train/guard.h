@@ -34,6 +34,10 @@ double ls_first_loss_scale(ls_precision precision);
 /* Before a step's passes: the replica works with the run's loss scale. */
 void ls_guard_begin(ls_rank *rank);
 
+/* Does a step that fails end the run, whichever it is? Then it does not matter what an update made
+ * of the weights before the failure was seen. Pure. */
+bool ls_guard_stops(const ls_config *config);
+
 /* Something of this step is not finite. True: the step counts as failed, and the run goes on;
  * false: it is to end. */
 bool ls_guard_tolerates(ls_rank *rank);

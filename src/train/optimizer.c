@@ -53,6 +53,11 @@ double ls_trained_norm(const ls_parameter_rule *rule, const double *square, int 
     return sqrt(ls_tree_root_f64(&sum));
 }
 
+bool ls_optimizer_needs_norm(const ls_config *config)
+{
+    return config->clip_norm > 0 || config->clip_global_norm > 0;
+}
+
 double ls_clip_factor(double most, double norm)
 {
     return most > 0 && norm > most ? most / norm : 1;

@@ -19,6 +19,7 @@
 #ifndef LS_TRAIN_OPTIMIZER_H
 #define LS_TRAIN_OPTIMIZER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "kernels/kernels.h"
@@ -43,6 +44,9 @@ void ls_optimizer_advance(ls_optimizer_state *state, const ls_config *config);
 /* Length of the gradient of all parameters that are not frozen, from the squares of each: by the
  * canonical tree, in the order of the model file. Pure. */
 double ls_trained_norm(const ls_parameter_rule *rule, const double *square, int count);
+
+/* Does an update depend on the gradient's length? Pure. */
+bool ls_optimizer_needs_norm(const ls_config *config);
 
 /* Clip factor of a gradient of length `norm` under --clip-norm or --clip-global-norm `most` (0:
  * off). Pure. */

@@ -128,35 +128,61 @@ static ls_status combine_sums(ls_rank *k)
 
 /* -- divide, once ------------------------------------------------------------------------------ */
 
-/* The loss, and the reduced gradient: divided by D and by the loss scale that it was formed with,
+/* Is the gradient finished in the update's own pass? Not where an update depends on what is found
+ * of the gradient: its length, or that there is to be none. */
+static bool finishes_in_update(const ls_run *run)
+{
+    return !ls_optimizer_needs_norm(&run->config) && ls_guard_stops(&run->config);
+}
+
+/* How the reduced gradient is divided by D and by the loss scale that it was formed with,
  * regularised, measured, tested. */
+static ls_gradient_finish_args finish_args(const ls_rank *k)
+{
+    const ls_replica *r = &k->replica;
+    return (ls_gradient_finish_args){
+        .tensors = &r->tensors,
+        .scale = k->numbers.scale,
+        .w = r->weights,
+        .g = r->gradients + (size_t)r->plan.final_slot[0] * k->run->model.arena_floats,
+        .square_sum = r->results.gradient_square,
+        .nonfinite = r->results.nonfinite };
+}
+
+/* Once the results of finishing the gradient have been read. */
+static ls_status judge_gradient(ls_rank *k)
+{
+    k->numbers.grad_norm = ls_trained_norm(k->run->rule, k->replica.results_host.gradient_square,
+                                           k->run->model.parameter_count);
+    return ls_nonfinite_check(k);
+}
+
+static ls_status finish_gradient(ls_rank *k)
+{
+    const ls_gradient_finish_args args = finish_args(k);
+    LS_TRY(ls_gradient_finish(&k->replica.compute, &args));
+    LS_TRY(ls_replica_read_results(&k->replica, k->run->group, "finishing the gradient"));
+    return judge_gradient(k);
+}
+
+/* The loss, and the reduced gradient. */
 static ls_status divide(ls_rank *k)
 {
     ls_run *run = k->run;
-    ls_replica *r = &k->replica;
     ls_step_numbers *n = &k->numbers;
     double mark = ls_clock();
     n->denominator = ls_denominator(run->config.reduction, &n->totals);
     n->skipped = n->denominator == 0;
-    LS_TRY(ls_replica_regularizer(r, run->group, &n->regularizer));
+    LS_TRY(ls_replica_regularizer(&k->replica, run->group, &n->regularizer));
     n->data_loss = n->skipped ? 0 : n->totals.loss / n->denominator;
     n->loss = n->data_loss + n->regularizer;
     if (!isfinite(n->loss)) return ls_nonfinite_loss(k);
     if (n->skipped) return LS_OK;
     n->scale = (float)(1 / (n->denominator * k->progress.guard.loss_scale));
-    LS_TRY(ls_gradient_finish(&r->compute, &(ls_gradient_finish_args){
-        .tensors = &r->tensors,
-        .scale = n->scale,
-        .w = r->weights,
-        .g = r->gradients + (size_t)r->plan.final_slot[0] * run->model.arena_floats,
-        .square_sum = r->results.gradient_square,
-        .nonfinite = r->results.nonfinite }));
     LS_TRY(ls_nonfinite_look(k));
-    LS_TRY(ls_replica_read_results(r, run->group, "finishing the gradient"));
-    n->grad_norm = ls_trained_norm(run->rule, r->results_host.gradient_square,
-                                   run->model.parameter_count);
+    if (!finishes_in_update(run)) LS_TRY(finish_gradient(k));
     k->line.update += lap(&mark);
-    return ls_nonfinite_check(k);
+    return LS_OK;
 }
 
 /* -- the same update on every replica ---------------------------------------------------------- */
@@ -198,13 +224,15 @@ static ls_status update(ls_rank *k)
     if (n->failed) return ls_guard_undo(k);
     if (n->skipped) return ls_replica_commit_statistics(r, false);
     const ls_optimizer_state before = k->optimizer;
+    const ls_gradient_finish_args finish = finish_args(k);
     ls_optimizer_advance(&k->optimizer, &run->config);
     LS_TRY(upload_steps(k));
     ls_update_args args = ls_optimizer_constants(&k->optimizer, &run->config);
     args.tensors = &r->tensors;
     args.step_host = r->step_host;
     args.step_device = r->step_device;
-    args.g = r->gradients + (size_t)r->plan.final_slot[0] * run->model.arena_floats;
+    args.finish = finishes_in_update(run) ? &finish : NULL;
+    args.g = finish.g;
     args.w = r->weights;
     args.slot0 = r->slot[0];
     args.slot1 = r->slot[1];
@@ -215,6 +243,7 @@ static ls_status update(ls_rank *k)
     LS_TRY(ls_replica_weights_changed(r));
     LS_TRY(ls_replica_commit_statistics(r, true));
     LS_TRY(ls_replica_read_results(r, run->group, "updating the weights"));
+    if (args.finish) LS_TRY(judge_gradient(k));
     n->update_norm = sqrt(ls_tree_sum(r->results_host.update_square,
                                       (size_t)run->model.parameter_count));
     n->digest = ls_replica_digest(r);

@@ -309,6 +309,104 @@ static void test_rmsprop_divides_by_a_root_and_flushes_its_slot(void **state)
     check_optimizer(LS_OPTIMIZER_RMSPROP);
 }
 
+/* -- both in one pass -------------------------------------------------------------------------- */
+
+/* What finishing a gradient and updating from it change, and what they find. */
+typedef struct {
+    float *arena[ARENAS];
+    double norm[TENSORS], moved[TENSORS];
+    uint64_t nonfinite[TENSORS], digest;
+} outcome;
+
+static void outcome_init(outcome *o, float *const from[ARENAS], size_t floats)
+{
+    for (int a = 0; a < ARENAS; a++) o->arena[a] = copy_of(from[a], floats);
+}
+
+static void outcome_free(outcome *o)
+{
+    for (int a = 0; a < ARENAS; a++) free(o->arena[a]);
+}
+
+/* From the sums at `raw`, in two calls or in one. */
+static void finish_and_update(ls_stream *stream, const layout *l, const ls_update_args *like,
+                              const float *raw, bool joined, outcome *o)
+{
+    float *g = copy_of(raw, l->floats);
+    const ls_gradient_finish_args finish = { &l->table, 1.0f / 96, o->arena[0], g, o->norm,
+                                             o->nonfinite };
+    ls_update_args args = *like;
+    args.g = g;
+    args.w = o->arena[0];
+    args.slot0 = like->optimizer == LS_OPTIMIZER_SGD ? NULL : o->arena[1];
+    args.slot1 = o->arena[2];
+    args.average = o->arena[3];
+    args.update_square_sum = o->moved;
+    args.digest = &o->digest;
+    args.finish = joined ? &finish : NULL;
+    if (!joined) assert_int_equal(ls_gradient_finish(stream, &finish), LS_OK);
+    assert_int_equal(ls_update(stream, &args), LS_OK);
+    free(g);
+}
+
+static void assert_same_outcome(const char *name, const layout *l, const outcome *want,
+                                const outcome *got)
+{
+    static const char *const what[ARENAS] = { "weights", "slot 0", "slot 1", "average" };
+    for (int a = 0; a < ARENAS; a++)
+        assert_true(naive_same(what[a], name, want->arena[a], got->arena[a], l->floats));
+    assert_true(want->digest == got->digest);
+    for (int t = 0; t < TENSORS; t++) {
+        assert_true(same_double(want->norm[t], got->norm[t]));
+        assert_true(same_double(want->moved[t], got->moved[t]));
+        assert_true(want->nonfinite[t] == got->nonfinite[t]);
+    }
+}
+
+static void check_joined(ls_optimizer optimizer, uint64_t seed, int mix, int more)
+{
+    layout l;
+    layout_init(&l, more != PLAIN);
+    naive_random random = { seed };
+    ls_tensor_step step[TENSORS];
+    make_steps(step, more);
+    const ls_update_args like = { .tensors = &l.table, .step_host = step, .step_device = step,
+                                  .optimizer = optimizer, .momentum = 0.9f,
+                                  .one_minus_beta1 = 0.1f, .one_minus_beta2 = 0.001f,
+                                  .one_minus_rho = 0.1f, .epsilon = 1e-7f,
+                                  .clip_value = more & CLIP_VALUE ? 1e-4f : 0.0f,
+                                  .one_minus_ema = 0.01f };
+    float *from[ARENAS], *raw = arena_values(&l, &random, mix);
+    for (int a = 0; a < ARENAS; a++) from[a] = arena_values(&l, &random, NAIVE_SMALL);
+    for (size_t i = 0; i < l.floats; i++)
+        for (int a = 1; a <= 2; a++) from[a][i] *= from[a][i];
+    outcome want;
+    outcome_init(&want, from, l.floats);
+    finish_and_update(&all.machine[0].stream, &l, &like, raw, false, &want);
+    for (int m = 0; m < all.count; m++) {
+        outcome got;
+        outcome_init(&got, from, l.floats);
+        finish_and_update(&all.machine[m].stream, &l, &like, raw, true, &got);
+        assert_same_outcome(all.machine[m].name, &l, &want, &got);
+        outcome_free(&got);
+    }
+    outcome_free(&want);
+    for (int a = 0; a < ARENAS; a++) free(from[a]);
+    free(raw);
+}
+
+static void test_an_update_that_finishes_its_gradient_is_both_ops_in_turn(void **state)
+{
+    (void)state;
+    for (int o = LS_OPTIMIZER_SGD; o <= LS_OPTIMIZER_RMSPROP; o++) {
+        check_joined((ls_optimizer)o, 11, NAIVE_SMALL, PLAIN);
+        check_joined((ls_optimizer)o, 12, NAIVE_SMALL, STEPS | CLIP_VALUE);
+        check_joined((ls_optimizer)o, 13, NAIVE_ALL, STEPS);
+        check_joined((ls_optimizer)o, 14, NAIVE_INFINITE, CLIP_VALUE);
+        check_joined((ls_optimizer)o, 15, NAIVE_NAN | NAIVE_HUGE, PLAIN);
+    }
+}
+
 /* Not even a NaN in its gradient reaches a frozen tensor; its weights are in the digest. */
 static void test_a_frozen_tensor_keeps_its_bits(void **state)
 {
@@ -346,6 +444,7 @@ int main(void)
         cmocka_unit_test(test_nesterov_steps_from_where_its_momentum_leads),
         cmocka_unit_test(test_adam_updates_and_flushes_both_slots),
         cmocka_unit_test(test_rmsprop_divides_by_a_root_and_flushes_its_slot),
+        cmocka_unit_test(test_an_update_that_finishes_its_gradient_is_both_ops_in_turn),
         cmocka_unit_test(test_a_frozen_tensor_keeps_its_bits),
     };
     return cmocka_run_group_tests(tests, open_machines, close_machines);

@@ -127,13 +127,22 @@ static void check_update(gpu_arrays *g, naive_random *n, const arena *a, ls_opti
                          .g = gradient };
     ls_update_args d = h;
     d.step_device = steps_of(g, step, count);
-    d.g = gpu_copy_of(g, gradient, bytes);
+    float *d_gradient = gpu_copy_of(g, gradient, bytes);
+    d.g = d_gradient;
     d.w = gpu_updated(g, w, bytes, &h.w);
     d.slot0 = gpu_updated(g, slot0, bytes, &h.slot0);
     d.slot1 = gpu_updated(g, slot1, bytes, &h.slot1);
     if (more) d.average = gpu_updated(g, average, bytes, &h.average);
     d.update_square_sum = words_output(g, count, &h.update_square_sum);
     d.digest = words_output(g, 1, &h.digest);
+    ls_gradient_finish_args h_finish = { &table, 0.37f, h.w, gradient, NULL, NULL };
+    ls_gradient_finish_args d_finish = { &table, 0.37f, d.w, d_gradient, NULL, NULL };
+    d_finish.square_sum = words_output(g, count, &h_finish.square_sum);
+    d_finish.nonfinite = words_output(g, count, &h_finish.nonfinite);
+    if (optimizer == LS_OPTIMIZER_ADAM) {
+        h.finish = &h_finish;
+        d.finish = &d_finish;
+    }
     MUST(ls_update_reference(NULL, &h));
     MUST(ls_update(&g->stream, &d));
     gpu_same_floats(g, "updated weights", h.w, d.w, a->floats);
@@ -142,6 +151,9 @@ static void check_update(gpu_arrays *g, naive_random *n, const arena *a, ls_opti
     if (more) gpu_same_floats(g, "average of the weights", h.average, d.average, a->floats);
     gpu_same_bytes(g, "squares of the update", h.update_square_sum, d.update_square_sum, count * 8);
     gpu_same_bytes(g, "digest of the weights", h.digest, d.digest, 8);
+    if (h.finish)
+        gpu_same_bytes(g, "squares of the gradient", h_finish.square_sum, d_finish.square_sum,
+                       count * 8);
     gpu_arrays_drop(g);
     free(w);
     free(gradient);

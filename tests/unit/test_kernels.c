@@ -399,6 +399,12 @@ static void test_losses_and_arenas_refuse_missing_parts(void **state)
                               .optimizer = LS_OPTIMIZER_ADAM, .g = x, .w = x,
                               .slot0 = x, .update_square_sum = sum, .digest = first };
     assert_refused(ls_update(&stream, &update), "slot1 is NULL");
+    ls_gradient_finish_args finish = { &one, 1.0f, x, x, sum, NULL };
+    update.slot1 = x;
+    update.finish = &finish;
+    assert_refused(ls_update(&stream, &update), "nonfinite is NULL");
+    finish = (ls_gradient_finish_args){ &one, 1.0f, x, x + 1, sum, first };
+    assert_refused(ls_update(&stream, &update), "finish is of other tensors, weights or sums");
     update.optimizer = (ls_optimizer)9;
     assert_refused(ls_update(&stream, &update), "optimizer 9");
     assert_refused(ls_dropout(&stream, &(ls_dropout_args){ .layer = 65536 }), "layer 65536");

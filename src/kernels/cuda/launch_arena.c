@@ -115,6 +115,7 @@ ls_status ls_update_cuda(ls_stream *stream, const ls_update_args *a)
     if (a->tensors->count == 0) {
         return ls_fill(stream, a->digest, LS_DIGEST_BYTE, sizeof *a->digest);
     }
+    if (a->finish) LS_TRY(ls_gradient_finish_cuda(stream, a->finish));
     for (int t = 0; t < a->tensors->count; t += LS_CUDA_TENSORS) {
         ls_cuda_update p = {
             .arena = arena_from(a->tensors, t, vector),

@@ -19,12 +19,10 @@
  */
 #include <string.h>
 
-#include "kernels/host/arena_blocks.h"
-#include "kernels/host/digest.h"
-#include "kernels/host/lanes.h"
+#include "kernels/host/finish_run.h"
 #include "sizes.h"
 
-enum { RUN = 512, SPAN = 8192, WORDS_AT_ONCE = 8 };
+enum { SPAN = 8192 };
 
 /* -- a pass ------------------------------------------------------------------------------------ */
 
@@ -46,17 +44,17 @@ static size_t part_count(const ls_arena_table *tensors, size_t extent)
 static ls_arena_part run_part(const job *j, const ls_arena_tensor *tensor, size_t number)
 {
     ls_arena_part found = { .nonfinite = LS_ALL_FINITE };
-    ls_tree_f64 squares = { .depth = 0 }, magnitudes = { .depth = 0 };
+    ls_tree_f64 squares = { .depth = 0 }, others = { .depth = 0 };
     const size_t end = ls_min_size((number + 1) * j->extent, tensor->count);
     for (size_t at = number * j->extent; at < end; at += LS_FLAT_BLOCK) {
         ls_arena_lanes lane = { { 0 }, { 0 } };
         j->pass->block(j->pass->args, tensor, at, ls_min_size(end - at, LS_FLAT_BLOCK), &lane,
                        &found);
         ls_tree_push_f64(&squares, ls_flat_lanes_f64(lane.square));
-        if (j->pass->absolute) ls_tree_push_f64(&magnitudes, ls_flat_lanes_f64(lane.magnitude));
+        if (j->pass->two_sums) ls_tree_push_f64(&others, ls_flat_lanes_f64(lane.other));
     }
     found.square_sum = ls_tree_root_f64(&squares);
-    found.absolute_sum = ls_tree_root_f64(&magnitudes);
+    found.other_sum = ls_tree_root_f64(&others);
     return found;
 }
 
@@ -90,15 +88,15 @@ static void pass_task(void *job_, size_t task, int thread)
 static ls_arena_part tensor_part(const ls_arena_part *parts, size_t count)
 {
     ls_arena_part all = { .nonfinite = LS_ALL_FINITE };
-    ls_tree_f64 squares = { .depth = 0 }, magnitudes = { .depth = 0 };
+    ls_tree_f64 squares = { .depth = 0 }, others = { .depth = 0 };
     for (size_t i = 0; i < count; i++) {
         ls_tree_push_f64(&squares, parts[i].square_sum);
-        ls_tree_push_f64(&magnitudes, parts[i].absolute_sum);
+        ls_tree_push_f64(&others, parts[i].other_sum);
         all.digest += parts[i].digest;
         if (parts[i].nonfinite < all.nonfinite) all.nonfinite = parts[i].nonfinite;
     }
     all.square_sum = ls_tree_root_f64(&squares);
-    all.absolute_sum = ls_tree_root_f64(&magnitudes);
+    all.other_sum = ls_tree_root_f64(&others);
     return all;
 }
 
@@ -123,65 +121,16 @@ void LS_HOST(arena_pass)(ls_stream *stream, const ls_arena_pass *pass)
     }
 }
 
-/* Some words of lanes at a time, which stay in registers while the run passes by. */
-static void add_squares(double *restrict lane, const float *restrict x, size_t count)
-{
-    const size_t whole = count / LS_FLAT_LANES * LS_FLAT_LANES;
-    for (size_t l = 0; l < LS_FLAT_LANES; l += WORDS_AT_ONCE * LS_DOUBLES) {
-        ls_doubles sum[WORDS_AT_ONCE];
-        memcpy(sum, lane + l, sizeof sum);
-        for (size_t i = l; i < whole; i += LS_FLAT_LANES) {
-            for (size_t k = 0; k < WORDS_AT_ONCE; k++)
-                sum[k] = ls_doubles_add_squares(sum[k], x + i + k * LS_DOUBLES);
-        }
-        memcpy(lane + l, sum, sizeof sum);
-    }
-    ls_add_square_of_each(lane, x + whole, count - whole);
-}
-
 /* -- finishing the gradient -------------------------------------------------------------------- */
-
-/* g = g * scale. */
-static void scale_run(float scale, float *g, size_t count)
-{
-    const ls_vec factor = ls_vec_set(scale);
-    size_t i = 0;
-#pragma GCC unroll 4
-    for (; i + LS_LANES <= count; i += LS_LANES) {
-        ls_fetch_target(g + i);
-        ls_vec_store(g + i, ls_vec_mul(ls_vec_load(g + i), factor));
-    }
-    for (; i < count; i++) g[i] = g[i] * scale;
-}
-
-static void regularise_run(const ls_arena_tensor *tensor, const float *restrict w,
-                           float *restrict g, size_t count)
-{
-    const float l2_twice = tensor->l2_twice, l1 = tensor->l1;
-    if (l2_twice != 0.0f) {
-        for (size_t i = 0; i < count; i++) g[i] = ls_fmaf(l2_twice, w[i], g[i]);
-    }
-    if (l1 != 0.0f) {
-        for (size_t i = 0; i < count; i++) {
-            const float below = w[i] < 0.0f ? -1.0f : 0.0f;
-            g[i] = g[i] + l1 * (w[i] > 0.0f ? 1.0f : below);
-        }
-    }
-}
 
 static void finish_block(const void *args_, const ls_arena_tensor *tensor, size_t at, size_t count,
                          ls_arena_lanes *lane, ls_arena_part *found)
 {
     const ls_gradient_finish_args *args = args_;
-    const float *w = args->w + tensor->begin + at;
     float *g = args->g + tensor->begin + at;
-    for (size_t i = 0; i < count; i += RUN) {
-        const size_t n = count - i < RUN ? count - i : RUN;
-        if (found->nonfinite == LS_ALL_FINITE && ls_has_nonfinite(g + i, n))
-            found->nonfinite = at + i + ls_nonfinite_at(g + i);
-        scale_run(args->scale, g + i, n);
-        regularise_run(tensor, w + i, g + i, n);
-        add_squares(lane->square, g + i, n);
+    for (size_t i = 0; i < count; i += LS_FINISH_RUN) {
+        const size_t n = ls_min_size(count - i, LS_FINISH_RUN);
+        ls_finish_run(args, tensor, at + i, n, g + i, g + i, lane->square, found);
     }
 }
 
@@ -220,10 +169,10 @@ static void weights_block(const void *args_, const ls_arena_tensor *tensor, size
     (void)found;
     const ls_weight_sums_args *args = args_;
     const float *w = args->w + tensor->begin + at;
-    for (size_t i = 0; i < count; i += RUN) {
-        const size_t n = count - i < RUN ? count - i : RUN;
-        add_squares(lane->square, w + i, n);
-        add_magnitudes(lane->magnitude, w + i, n);
+    for (size_t i = 0; i < count; i += LS_FINISH_RUN) {
+        const size_t n = ls_min_size(count - i, LS_FINISH_RUN);
+        ls_add_squares(lane->square, w + i, n);
+        add_magnitudes(lane->other, w + i, n);
     }
 }
 
@@ -231,13 +180,13 @@ static void weights_store(const void *args_, int t, const ls_arena_part *all)
 {
     const ls_weight_sums_args *args = args_;
     args->square_sum[t] = all->square_sum;
-    args->absolute_sum[t] = all->absolute_sum;
+    args->absolute_sum[t] = all->other_sum;
 }
 
 ls_status LS_HOST(weight_sums)(ls_stream *stream, const ls_weight_sums_args *args)
 {
     LS_HOST(arena_pass)(stream, &(ls_arena_pass){
         .tensors = args->tensors, .args = args, .block = weights_block, .store = weights_store,
-        .absolute = true });
+        .two_sums = true });
     return LS_OK;
 }

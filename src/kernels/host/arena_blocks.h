@@ -9,14 +9,14 @@
 /* Doubles in a vector word, and words that hold a block's lanes. */
 enum { LS_DOUBLES = LS_LANES / 2, LS_SQUARE_WORDS = LS_FLAT_LANES / LS_DOUBLES };
 
-/* The lanes of a block's flat sums: of the squares of its values, and of their magnitudes. */
+/* The lanes of a block's flat sums: of squares, and of what else the pass adds up. */
 typedef struct {
-    double square[LS_FLAT_LANES], magnitude[LS_FLAT_LANES];
+    double square[LS_FLAT_LANES], other[LS_FLAT_LANES];
 } ls_arena_lanes;
 
 /* What was found in a part of a tensor. */
 typedef struct {
-    double square_sum, absolute_sum;
+    double square_sum, other_sum;
     uint64_t digest;
     uint64_t nonfinite; /* index in the tensor; LS_ALL_FINITE */
 } ls_arena_part;
@@ -31,7 +31,7 @@ typedef struct {
     const void *args;
     ls_arena_block_fn *block;
     void (*store)(const void *args, int tensor, const ls_arena_part *all); /* a tensor's sums */
-    bool absolute; /* magnitudes are summed as well */
+    bool two_sums; /* `other` is summed as well */
 } ls_arena_pass;
 
 /* Blocks: until every tensor's sums are stored. */

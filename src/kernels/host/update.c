@@ -4,6 +4,8 @@
  * Adam's division and square root keep the unit that makes them busy for longer than all other work
  * of an update takes, the digest of the new weights and the squares of the changes included. So
  * those are done for 64 elements a step behind: nothing in them waits, and the unit is always fed.
+ * Where the gradient is finished on the way (arena.h), it is so in the first level cache, and is
+ * not written: 0.82 to 0.93 of the time of two passes.
  *
  *     elements      0 .. 63           64 .. 127          128 .. 191
  *                   slots, quotients  slots, quotients   slots, quotients
@@ -18,10 +20,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/host/arena_blocks.h"
-#include "kernels/host/digest.h"
-
-enum { RUN = 512 };
+#include "kernels/host/finish_run.h"
+#include "sizes.h"
 
 /* -- the optimizers ---------------------------------------------------------------------------- */
 
@@ -98,53 +98,32 @@ LS_ALWAYS_INLINE void rmsprop(const ls_update_args *args, float rate, weights x,
     }
 }
 
-/* -- a block ----------------------------------------------------------------------------------- */
+/* -- a group of elements ----------------------------------------------------------------------- */
 
-/* Add up 64 elements. */
-LS_ALWAYS_INLINE void add_up(ls_doubles *square, ls_digest_rows *rows, const float *w,
-                             const float *change)
+/* What the groups of a block have in common; `all` begins with the block. */
+typedef struct {
+    const ls_update_args *args;
+    const ls_arena_tensor *tensor;
+    const ls_tensor_step *step;
+    weights all;
+} block;
+
+/* What becomes of a group on its way, in the first level cache: its gradient, finished; that
+ * clipped; the old weights decayed; what was added to the weights. */
+typedef struct {
+    float gradient[LS_FLAT_LANES], clipped[LS_FLAT_LANES];
+    float decayed[LS_FLAT_LANES], change[LS_FLAT_LANES];
+} group;
+
+LS_ALWAYS_INLINE void finish_group(const block *b, const weights *x, float *to, size_t count)
 {
-    for (size_t k = 0; k < LS_SQUARE_WORDS; k++)
-        square[k] = ls_doubles_add_squares(square[k], change + k * LS_DOUBLES);
-    for (size_t e = 0; e < LS_FLAT_LANES; e += LS_LANES) ls_digest_add_number_row(rows, w + e);
+    const float scale = b->args->finish->scale;
+    for (size_t i = 0; i < count; i++) to[i] = x->g[i] * scale;
+    ls_regularise_run(b->tensor, x->w, to, count);
 }
 
-LS_ALWAYS_INLINE weights weights_from(weights x, size_t i, float *change)
-{
-    return (weights){ x.g + i, x.from + i, x.w + i, change,
-                      x.slot0 != NULL ? x.slot0 + i : NULL, x.slot1 != NULL ? x.slot1 + i : NULL };
-}
-
-/* `count` elements, numbers `first` on of the arena. Returns what they add to the digest, if none
- * of them is a NaN. */
-LS_ALWAYS_INLINE uint64_t walk(const ls_update_args *args, float rate, weights x, size_t first,
-                               size_t count, double *restrict lane, optimize_fn *optimize)
-{
-    const size_t whole = count / LS_FLAT_LANES * LS_FLAT_LANES;
-    float change[2][LS_FLAT_LANES];
-    ls_doubles square[LS_SQUARE_WORDS];
-    ls_digest_rows rows = { { 0 }, { 0 }, { 0 }, { 0 } };
-    memcpy(square, lane, sizeof square);
-    if (whole > 0) optimize(args, rate, weights_from(x, 0, change[0]), LS_FLAT_LANES);
-    for (size_t i = LS_FLAT_LANES; i < whole; i += LS_FLAT_LANES) {
-        const weights now = weights_from(x, i, change[i / LS_FLAT_LANES % 2]);
-        optimize(args, rate, now, LS_FLAT_LANES);
-        add_up(square, &rows, now.w - LS_FLAT_LANES, change[(i / LS_FLAT_LANES + 1) % 2]);
-    }
-    if (whole > 0)
-        add_up(square, &rows, x.w + whole - LS_FLAT_LANES, change[(whole / LS_FLAT_LANES + 1) % 2]);
-    memcpy(lane, square, sizeof square);
-    uint64_t digest = ls_digest_of_rows(&rows, first + whole);
-    if (whole == count) return digest;
-    optimize(args, rate, weights_from(x, whole, change[0]), count - whole);
-    ls_add_square_of_each(lane, change[0], count - whole);
-    for (size_t i = whole; i < count; i++) digest += ls_digest_term(first + i, x.w[i]);
-    return digest;
-}
-
-/* to[i] = g[i], clipped. */
-static void clip_run(float factor, float most, const float *restrict g, float *restrict to,
-                     size_t count)
+LS_ALWAYS_INLINE void clip_group(float factor, float most, const float *restrict g,
+                                 float *restrict to, size_t count)
 {
     for (size_t i = 0; i < count; i++) to[i] = g[i] * factor;
     if (most == 0.0f) return;
@@ -154,28 +133,106 @@ static void clip_run(float factor, float most, const float *restrict g, float *r
     }
 }
 
-static void decay_run(float decay, const float *restrict w, float *restrict to, size_t count)
+LS_ALWAYS_INLINE void decay_group(float decay, const float *restrict w, float *restrict to,
+                                  size_t count)
 {
     for (size_t i = 0; i < count; i++) to[i] = ls_fmaf(-decay, w[i], w[i]);
 }
 
-static void average_run(float gain, const float *restrict w, float *restrict average, size_t count)
+/* Elements [at, at + count) of the block. */
+LS_ALWAYS_INLINE void update_group(const block *b, size_t at, size_t count, group *made,
+                                   optimize_fn *optimize)
 {
-    for (size_t i = 0; i < count; i++) average[i] = ls_fmaf(gain, w[i] - average[i], average[i]);
+    const float clip = b->step->clip, most = b->args->clip_value, decay = b->step->decay;
+    weights x = b->all;
+    x.g += at;
+    x.w += at;
+    x.from = x.w;
+    x.change = made->change;
+    if (x.slot0) x.slot0 += at;
+    if (x.slot1) x.slot1 += at;
+    if (b->args->finish) {
+        finish_group(b, &x, made->gradient, count);
+        x.g = made->gradient;
+    }
+    if (clip != 1.0f || most != 0.0f) {
+        clip_group(clip, most, x.g, made->clipped, count);
+        x.g = made->clipped;
+    }
+    if (decay != 0.0f) {
+        decay_group(decay, x.w, made->decayed, count);
+        x.from = made->decayed;
+    }
+    optimize(b->args, b->step->rate, x, count);
 }
 
-static uint64_t optimize_run(const ls_update_args *args, float rate, weights x, size_t first,
-                             size_t count, double *lane)
+/* -- a block ----------------------------------------------------------------------------------- */
+
+/* The sums over the groups of a block, in registers. */
+typedef struct {
+    ls_doubles change[LS_SQUARE_WORDS], gradient[LS_SQUARE_WORDS];
+    ls_digest_rows digest;
+} sums;
+
+/* A whole group, which is at `w`. */
+LS_ALWAYS_INLINE void add_up(sums *all, const float *w, const group *made, bool finished)
 {
-    switch (args->optimizer) {
-    case LS_OPTIMIZER_SGD: return walk(args, rate, x, first, count, lane, sgd);
-    case LS_OPTIMIZER_MOMENTUM: return walk(args, rate, x, first, count, lane, momentum);
-    case LS_OPTIMIZER_NESTEROV: return walk(args, rate, x, first, count, lane, nesterov);
-    case LS_OPTIMIZER_RMSPROP: return walk(args, rate, x, first, count, lane, rmsprop);
+    for (size_t k = 0; k < LS_SQUARE_WORDS; k++)
+        all->change[k] = ls_doubles_add_squares(all->change[k], made->change + k * LS_DOUBLES);
+    for (size_t k = 0; k < LS_SQUARE_WORDS && finished; k++)
+        all->gradient[k] =
+            ls_doubles_add_squares(all->gradient[k], made->gradient + k * LS_DOUBLES);
+    for (size_t e = 0; e < LS_FLAT_LANES; e += LS_LANES)
+        ls_digest_add_number_row(&all->digest, w + e);
+}
+
+/* `count` elements, numbers `first` on of the arena. Returns what they add to the digest, if none
+ * of them is a NaN. */
+LS_ALWAYS_INLINE uint64_t walk(const block *b, size_t first, size_t count, ls_arena_lanes *lane,
+                               optimize_fn *optimize)
+{
+    enum { GROUP = LS_FLAT_LANES };
+    const size_t whole = count / GROUP * GROUP;
+    const bool finished = b->args->finish != NULL;
+    const float *w = b->all.w;
+    group made[2];
+    sums all = { .digest = { { 0 }, { 0 }, { 0 }, { 0 } } };
+    memcpy(all.change, lane->square, sizeof all.change);
+    memcpy(all.gradient, lane->other, sizeof all.gradient);
+    if (whole > 0) update_group(b, 0, GROUP, &made[0], optimize);
+    for (size_t i = GROUP; i < whole; i += GROUP) {
+        update_group(b, i, GROUP, &made[i / GROUP % 2], optimize);
+        add_up(&all, w + i - GROUP, &made[(i / GROUP + 1) % 2], finished);
+    }
+    if (whole > 0) add_up(&all, w + whole - GROUP, &made[(whole / GROUP + 1) % 2], finished);
+    memcpy(lane->square, all.change, sizeof all.change);
+    memcpy(lane->other, all.gradient, sizeof all.gradient);
+    uint64_t digest = ls_digest_of_rows(&all.digest, first + whole);
+    if (whole == count) return digest;
+    update_group(b, whole, count - whole, &made[0], optimize);
+    ls_add_square_of_each(lane->square, made[0].change, count - whole);
+    if (finished) ls_add_square_of_each(lane->other, made[0].gradient, count - whole);
+    for (size_t i = whole; i < count; i++) digest += ls_digest_term(first + i, w[i]);
+    return digest;
+}
+
+static uint64_t optimize_block(const block *b, size_t first, size_t count, ls_arena_lanes *lane)
+{
+    switch (b->args->optimizer) {
+    case LS_OPTIMIZER_SGD: return walk(b, first, count, lane, sgd);
+    case LS_OPTIMIZER_MOMENTUM: return walk(b, first, count, lane, momentum);
+    case LS_OPTIMIZER_NESTEROV: return walk(b, first, count, lane, nesterov);
+    case LS_OPTIMIZER_RMSPROP: return walk(b, first, count, lane, rmsprop);
     case LS_OPTIMIZER_ADAM:
-    case LS_OPTIMIZER_ADAMW: return walk(args, rate, x, first, count, lane, adam);
+    case LS_OPTIMIZER_ADAMW: return walk(b, first, count, lane, adam);
     }
     return 0;
+}
+
+static void average_block(float gain, const float *restrict w, float *restrict average,
+                          size_t count)
+{
+    for (size_t i = 0; i < count; i++) average[i] = ls_fmaf(gain, w[i] - average[i], average[i]);
 }
 
 static bool has_nan(const double *lane)
@@ -185,43 +242,58 @@ static bool has_nan(const double *lane)
     return found != 0;
 }
 
-/* Clipped gradients and decayed weights are made in runs, which stay in the first level cache. */
+/* Of a tensor that stays as it is: only its gradient is finished, to be measured. */
+static void finish_frozen(const ls_gradient_finish_args *finish, const ls_arena_tensor *tensor,
+                          size_t at, size_t count, ls_arena_lanes *lane, ls_arena_part *found)
+{
+    float gradient[LS_FINISH_RUN];
+    const float *g = finish->g + tensor->begin + at;
+    for (size_t i = 0; i < count; i += LS_FINISH_RUN) {
+        const size_t n = ls_min_size(count - i, LS_FINISH_RUN);
+        ls_finish_run(finish, tensor, at + i, n, g + i, gradient, lane->other, found);
+    }
+}
+
+/* A sum that is not finite tells of a gradient that is not, as it came or as it was finished. */
+static void look_at_sums(const float *g, size_t at, size_t count, const ls_arena_lanes *lane,
+                         ls_arena_part *found)
+{
+    double sum = 0;
+    for (size_t l = 0; l < LS_FLAT_LANES; l++) sum += 0.0 * lane->other[l];
+    if (found->nonfinite != LS_ALL_FINITE || sum == 0 || !ls_has_nonfinite(g, count)) return;
+    found->nonfinite = at + ls_nonfinite_at(g);
+}
+
 static void update_block(const void *args_, const ls_arena_tensor *tensor, size_t at, size_t count,
                          ls_arena_lanes *lane, ls_arena_part *found)
 {
     const ls_update_args *args = args_;
     const size_t first = tensor->begin + at;
-    const ls_tensor_step *step = &args->step_host[tensor - args->tensors->host];
-    const bool clips = step->clip != 1.0f || args->clip_value != 0.0f;
-    const bool decays = step->decay != 0.0f;
-    const size_t run = clips || decays ? RUN : count;
-    float gradient[RUN], decayed[RUN], *w = args->w + first;
-    uint64_t digest = 0;
-    for (size_t i = 0; i < count && !step->frozen; i += run) {
-        const size_t n = count - i < run ? count - i : run;
-        const weights all = { .g = args->g + first, .from = w, .w = w,
-                              .slot0 = args->slot0 ? args->slot0 + first : NULL,
-                              .slot1 = args->slot1 ? args->slot1 + first : NULL };
-        weights x = weights_from(all, i, NULL);
-        if (clips) {
-            clip_run(step->clip, args->clip_value, x.g, gradient, n);
-            x.g = gradient;
-        }
-        if (decays) {
-            decay_run(step->decay, x.w, decayed, n);
-            x.from = decayed;
-        }
-        digest += optimize_run(args, step->rate, x, first + i, n, lane->square);
-        if (args->average) average_run(args->one_minus_ema, x.w, args->average + first + i, n);
+    float *w = args->w + first;
+    const block b = { .args = args, .tensor = tensor,
+                      .step = &args->step_host[tensor - args->tensors->host],
+                      .all = { .g = args->g + first, .w = w,
+                               .slot0 = args->slot0 ? args->slot0 + first : NULL,
+                               .slot1 = args->slot1 ? args->slot1 + first : NULL } };
+    if (b.step->frozen) {
+        if (args->finish) finish_frozen(args->finish, tensor, at, count, lane, found);
+        found->digest += ls_digest_run(w, first, count);
+        return;
     }
-    const bool made = !step->frozen && !has_nan(lane->square);
-    found->digest += made ? digest : ls_digest_run(w, first, count);
+    const uint64_t digest = optimize_block(&b, first, count, lane);
+    if (args->average) average_block(args->one_minus_ema, w, args->average + first, count);
+    if (args->finish) look_at_sums(args->g + first, at, count, lane, found);
+    found->digest += has_nan(lane->square) ? ls_digest_run(w, first, count) : digest;
 }
 
 static void update_store(const void *args_, int t, const ls_arena_part *all)
 {
     const ls_update_args *args = args_;
     args->update_square_sum[t] = all->square_sum;
+    if (args->finish) {
+        args->finish->square_sum[t] = all->other_sum;
+        args->finish->nonfinite[t] = all->nonfinite;
+    }
     *args->digest += all->digest;
 }
 
@@ -229,6 +301,7 @@ ls_status LS_HOST(update)(ls_stream *stream, const ls_update_args *args)
 {
     *args->digest = LS_DIGEST_START;
     LS_HOST(arena_pass)(stream, &(ls_arena_pass){
-        .tensors = args->tensors, .args = args, .block = update_block, .store = update_store });
+        .tensors = args->tensors, .args = args, .block = update_block, .store = update_store,
+        .two_sums = args->finish != NULL });
     return LS_OK;
 }

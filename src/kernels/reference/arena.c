@@ -110,7 +110,7 @@ static float update_element(const ls_update_args *args, const ls_tensor_step *st
 
 ls_status ls_update_reference(ls_stream *stream, const ls_update_args *args)
 {
-    (void)stream;
+    if (args->finish) LS_TRY(ls_gradient_finish_reference(stream, args->finish));
     uint64_t digest = LS_DIGEST_START;
     for (int t = 0; t < args->tensors->count; t++) {
         const ls_arena_tensor tensor = args->tensors->host[t];
