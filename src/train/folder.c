@@ -4,18 +4,19 @@
  * A run that continues goes on in its own folder, unless --out names another, which then must be as
  * empty as a new run's. How a run folder is laid out is io/run_folder.h's matter.
  */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "train/run.h"
 
-/* --out, or runs/<model>-<time>; the model's name without folders and suffix. */
+/* runs/<model>-<time>; the model's name without folders and suffix. */
 static void choose_folder(ls_config *config)
 {
-    if (config->out[0]) return;
     const char *slash = strrchr(config->model, '/');
     char name[64], stamp[32];
     snprintf(name, sizeof name, "%.63s", slash ? slash + 1 : config->model);
@@ -25,6 +26,17 @@ static void choose_folder(ls_config *config)
     struct tm utc;
     strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", gmtime_r(&now, &utc));
     snprintf(config->out, sizeof config->out, "runs/%s-%s", name, stamp);
+}
+
+/* Make what choose_folder chose, with -2, -3 ... behind it if another run began in that second.
+ * What else is in the way, opening it will say. */
+static void make_chosen_folder(ls_config *config)
+{
+    enum { TRIES = 1000 };
+    const size_t length = strlen(config->out);
+    (void)mkdir("runs", 0777);
+    for (int n = 2; mkdir(config->out, 0777) != 0 && errno == EEXIST && n < TRIES; n++)
+        snprintf(config->out + length, sizeof config->out - length, "-%d", n);
 }
 
 /* The run folder that a checkpoint lies in: what is before "/checkpoints/NAME"; "" if it lies
@@ -56,12 +68,14 @@ ls_status ls_folder_open(ls_run *run, const ls_progress *start)
     char own[LS_TEXT_BYTES] = "";
     if (resumed) run_folder_of(run->resume_path, own);
     if (!config->out[0]) memcpy(config->out, own, sizeof own);
-    choose_folder(config);
+    const bool choose = !config->out[0];
+    if (choose) choose_folder(config);
     const bool same = own[0] && is_same_folder(own, config->out);
     if (run->nothing_to_do && !same)
         return ls_fail(LS_ERR_ARGUMENT, "--out %s: there is nothing to write there: %s has "
                        "done %" PRIu64 " epochs, %" PRIu64 " steps, all that is asked for",
                        config->out, run->resume_path, start->epoch, start->step);
+    if (choose) make_chosen_folder(config);
     const bool automatic = strcmp(config->resume, "auto") == 0;
     const ls_run_start how = same ? LS_RUN_CONTINUE : automatic ? LS_RUN_AGAIN : LS_RUN_NEW;
     ls_run_done done = { 0 };

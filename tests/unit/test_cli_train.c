@@ -48,6 +48,19 @@ static void test_what_to_do_next_can_be_typed_whatever_the_folder_is_called(void
     expect("train --resume ./auto --steps 2", 0);
 }
 
+/* Three in a second or two: the time alone does not tell them apart. */
+static void test_runs_without_out_have_a_folder_each(void **state)
+{
+    (void)state;
+    char folder[3][128];
+    for (int i = 0; i < 3; i++) {
+        expect("train linear --data digits --steps 1", 0);
+        assert_int_equal(sscanf(row("run folder"), "%127s", folder[i]), 1);
+        assert_memory_equal(folder[i], "runs/linear-", 12);
+        for (int j = 0; j < i; j++) assert_string_not_equal(folder[i], folder[j]);
+    }
+}
+
 static void test_a_yes_or_no_option_may_stand_alone(void **state)
 {
     (void)state;
@@ -423,6 +436,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST_IN_FOLDER(test_a_run_says_what_it_will_do_and_what_came_out),
         TEST_IN_FOLDER(test_what_to_do_next_can_be_typed_whatever_the_folder_is_called),
+        TEST_IN_FOLDER(test_runs_without_out_have_a_folder_each),
         TEST_IN_FOLDER(test_a_yes_or_no_option_may_stand_alone),
         TEST_IN_FOLDER(test_the_digest_is_that_of_the_checkpoint_for_any_number_of_replicas),
         TEST_IN_FOLDER(test_a_run_that_was_continued_ends_in_the_bits_of_one_that_was_not),
