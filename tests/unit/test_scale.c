@@ -294,6 +294,7 @@ static void test_a_checkpoint_without_a_scale_goes_on_and_is_applied_with_a_warn
     training_reset(t);
     training_set(t, "resume", path);
     training_set(t, "epochs", "4");
+    training_set(t, "out", training_path(t, "goes-on"));
     training_must_run(t);
     training_destroy(t);
 }
