@@ -55,11 +55,7 @@ static void choose_element(const ls_run *run, const float *reduced, int *paramet
 
 static ls_status read_float(ls_rank *k, const float *device, float *out)
 {
-    ls_replica *r = &k->replica;
-    LS_TRY(ls_copy_to_host(&r->compute, r->pinned, device, sizeof *out));
-    LS_TRY(ls_stream_drain(&r->compute, k->run->group, "explaining a step"));
-    memcpy(out, r->pinned, sizeof *out);
-    return LS_OK;
+    return ls_replica_read_word(&k->replica, device, out, k->run->group, "explaining a step");
 }
 
 /* Shard `leaf` of pass `pass` alone: its gradient lands in piece 0. */

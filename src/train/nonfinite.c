@@ -14,7 +14,6 @@
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 #include "train/guard.h"
 
@@ -79,9 +78,7 @@ static ls_status read_place(ls_rank *k, int pass, uint64_t row, uint64_t *place)
     ls_replica *r = &k->replica;
     const uint32_t *from = ls_replica_pass(r, pass, (uint32_t)k->progress.epoch).index + row;
     uint32_t index;
-    LS_TRY(ls_copy_to_host(&r->compute, r->pinned, from, sizeof index));
-    LS_TRY(ls_stream_drain(&r->compute, k->run->group, "reading where a sample is"));
-    memcpy(&index, r->pinned, sizeof index);
+    LS_TRY(ls_replica_read_word(r, from, &index, k->run->group, "reading where a sample is"));
     *place = (uint64_t)index + 1;
     return LS_OK;
 }

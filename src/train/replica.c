@@ -288,6 +288,15 @@ ls_pass_input ls_replica_pass(const ls_replica *replica, int pass, uint32_t epoc
     };
 }
 
+ls_status ls_replica_read_word(ls_replica *replica, const void *from, void *out, ls_group *group,
+                               const char *what)
+{
+    LS_TRY(ls_copy_to_host(&replica->compute, replica->pinned, from, sizeof(uint32_t)));
+    LS_TRY(ls_stream_drain(&replica->compute, group, what));
+    memcpy(out, replica->pinned, sizeof(uint32_t));
+    return LS_OK;
+}
+
 ls_status ls_replica_read_results(ls_replica *replica, ls_group *group, const char *what)
 {
     LS_TRY(ls_copy_to_host(&replica->compute, replica->pinned, replica->results.gradient_square,

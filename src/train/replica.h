@@ -253,6 +253,11 @@ LS_MUST_USE ls_status ls_replica_fetch_statistics(ls_replica *replica, float *to
 LS_MUST_USE ls_status ls_replica_layer_output(ls_replica *replica, int l, size_t samples,
                                               const float **y);
 
+/* The 4 bytes at `from`, in device memory, into *out. Overwrites the first of results_host.
+ * Blocks. */
+LS_MUST_USE ls_status ls_replica_read_word(ls_replica *replica, const void *from, void *out,
+                                           ls_group *group, const char *what);
+
 /* results -> results_host, and wait for it. Blocks. */
 LS_MUST_USE ls_status ls_replica_read_results(ls_replica *replica, ls_group *group,
                                               const char *what);
