@@ -144,10 +144,7 @@ static ls_status take_classes(applied *a, ls_evaluation *result)
     const ls_dataset_info *data = ls_dataset_describe(a->dataset);
     if (data->task != LS_TASK_CLASSIFY) return LS_OK;
     result->classes = ls_evaluation_classes(&a->job);
-    result->label = malloc((a->job.count + 1) * sizeof *result->label);
-    if (!result->label) return ls_fail(LS_ERR_MEMORY, "no memory for %zu labels", a->job.count);
-    for (size_t i = 0; i < a->job.count; i++)
-        result->label[i] = ls_dataset_label(a->dataset, a->job.part, i);
+    LS_TRY(ls_evaluation_labels(&a->job, &result->label));
     result->predicted = a->job.predicted;
     a->job.predicted = NULL;
     return take_class_names(a->dataset, result);
@@ -156,15 +153,10 @@ static ls_status take_classes(applied *a, ls_evaluation *result)
 /* Predictions out of the job, and what they should have been. */
 static ls_status take_rows(applied *a, ls_evaluation *result)
 {
-    const size_t samples = a->job.count, columns = a->job.columns;
     result->rows = a->job.rows;
     a->job.rows = NULL;
     if (ls_dataset_describe(a->dataset)->task == LS_TASK_CLASSIFY) return LS_OK;
-    result->target = malloc((samples * columns + 1) * sizeof *result->target);
-    if (!result->target) return ls_fail(LS_ERR_MEMORY, "no memory for %zu targets", samples);
-    for (size_t i = 0; i < samples; i++)
-        ls_dataset_target(a->dataset, a->job.part, i, result->target + i * columns);
-    return LS_OK;
+    return ls_evaluation_targets(&a->job, &result->target);
 }
 
 /* -- what the user should know of the data ---------------------------------------------------- */

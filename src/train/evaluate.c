@@ -203,12 +203,29 @@ size_t ls_evaluation_classes(const ls_evaluation_job *job)
     return ls_class_count(ls_dataset_describe(job->dataset), job->columns);
 }
 
-static ls_status class_scores(const ls_evaluation_job *job, bool binary, ls_class_scores *out)
+ls_status ls_evaluation_labels(const ls_evaluation_job *job, int32_t **out)
 {
-    int32_t *label = calloc(job->count + 1, sizeof *label);
+    int32_t *label = *out = malloc((job->count + 1) * sizeof *label);
     if (!label) return ls_fail(LS_ERR_MEMORY, "no memory for %zu labels", job->count);
     for (size_t i = 0; i < job->count; i++)
         label[i] = ls_dataset_label(job->dataset, job->part, i);
+    return LS_OK;
+}
+
+ls_status ls_evaluation_targets(const ls_evaluation_job *job, float **out)
+{
+    const size_t outputs = ls_dataset_describe(job->dataset)->outputs;
+    float *target = *out = malloc((job->count * outputs + 1) * sizeof *target);
+    if (!target) return ls_fail(LS_ERR_MEMORY, "no memory for %zu targets", job->count);
+    for (size_t i = 0; i < job->count; i++)
+        ls_dataset_target(job->dataset, job->part, i, target + i * outputs);
+    return LS_OK;
+}
+
+static ls_status class_scores(const ls_evaluation_job *job, bool binary, ls_class_scores *out)
+{
+    int32_t *label;
+    LS_TRY(ls_evaluation_labels(job, &label));
     const ls_status status = ls_class_scores_of(label, job->predicted, job->count,
                                                 ls_evaluation_classes(job), binary, out);
     free(label);
@@ -217,12 +234,9 @@ static ls_status class_scores(const ls_evaluation_job *job, bool binary, ls_clas
 
 static ls_status r_squared(const ls_evaluation_job *job, double *out)
 {
-    const size_t outputs = ls_dataset_describe(job->dataset)->outputs;
-    float *target = calloc(job->count * outputs + 1, sizeof *target);
-    if (!target) return ls_fail(LS_ERR_MEMORY, "no memory for %zu targets", job->count);
-    for (size_t i = 0; i < job->count; i++)
-        ls_dataset_target(job->dataset, job->part, i, target + i * outputs);
-    *out = ls_r_squared(job->rows, target, job->count, outputs);
+    float *target;
+    LS_TRY(ls_evaluation_targets(job, &target));
+    *out = ls_r_squared(job->rows, target, job->count, job->columns);
     free(target);
     return LS_OK;
 }

@@ -63,6 +63,11 @@ LS_MUST_USE ls_status ls_evaluation_metrics(const ls_evaluation_job *job,
                                             const ls_metric_list *list,
                                             const ls_epoch_sums *sums, double *value);
 
+/* What the data say of each sample of the part: labels [count], where they are classes; else
+ * targets [count, outputs]. The array is the caller's. Errors: MEMORY. */
+LS_MUST_USE ls_status ls_evaluation_labels(const ls_evaluation_job *job, int32_t **out);
+LS_MUST_USE ls_status ls_evaluation_targets(const ls_evaluation_job *job, float **out);
+
 /* What labels and predictions of the job are below: the data may have fewer classes than the
  * network has outputs, and one sigmoid output predicts two. Pure. */
 size_t ls_evaluation_classes(const ls_evaluation_job *job);
