@@ -12,7 +12,7 @@
  * activation, and kernels where they are multiplied. Not rounded: biases, gamma and beta,
  * statistics, losses, gradients of parameters, optimizer state and the master weights.
  *
- * Internal to replica.c, forward.c, backward.c and normalize.c.
+ * Internal to forward.c, backward.c and loss.c.
  */
 #ifndef LS_TRAIN_STORAGE_H
 #define LS_TRAIN_STORAGE_H
