@@ -75,8 +75,4 @@ size_t ls_evaluation_classes(const ls_evaluation_job *job);
 /* Does a metric of the list need the job's rows? Then the job is made with want_rows. Pure. */
 bool ls_evaluation_needs_rows(const ls_metric_list *list);
 
-/* The regulariser of a replica's weights: by the tree over parameters in the order of the model
- * file, l1 * sum |w| + l2 * sum w^2 of each with its own l1 and l2. Blocks. */
-LS_MUST_USE ls_status ls_replica_regularizer(ls_replica *replica, ls_group *group, double *out);
-
 #endif

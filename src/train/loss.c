@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* loss.c -- the loss of a forward pass's output, its gradient, and its sums by shard. */
+/* loss.c -- the loss of a forward pass's output, its gradient, and its sums by shard; and the
+ * regulariser, which is a matter of the weights alone. */
+#include "numerics.h"
 #include "train/storage.h"
 
 /* The label that is hot keeps 1 - e of its target; e spreads over `classes`. */
@@ -110,4 +112,29 @@ ls_status ls_replica_sum(ls_replica *replica, const ls_pass_input *input, const 
         .place = classify ? replica->label_place : NULL,
         .out = replica->results.shard_sum,
     });
+}
+
+ls_status ls_replica_regularizer(ls_replica *replica, ls_group *group, double *out)
+{
+    ls_replica *r = replica;
+    const ls_model *model = r->config->model;
+    bool any = false;
+    *out = 0;
+    for (int p = 0; p < model->parameter_count; p++)
+        any = any || r->config->rule[p].l1 > 0 || r->config->rule[p].l2 > 0;
+    if (!any) return LS_OK;
+    LS_TRY(ls_weight_sums(&r->compute, &(ls_weight_sums_args){
+        .tensors = &r->tensors,
+        .w = r->weights,
+        .square_sum = r->results.weight_square,
+        .absolute_sum = r->results.weight_absolute }));
+    LS_TRY(ls_replica_read_results(r, group, "summing the weights"));
+    ls_tree_f64 sum = { .depth = 0 };
+    for (int p = 0; p < model->parameter_count; p++) {
+        const ls_parameter_rule *rule = &r->config->rule[p];
+        ls_tree_push_f64(&sum, rule->l1 * r->results_host.weight_absolute[p]
+                               + rule->l2 * r->results_host.weight_square[p]);
+    }
+    *out = ls_tree_root_f64(&sum);
+    return LS_OK;
 }

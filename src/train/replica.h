@@ -223,6 +223,10 @@ LS_MUST_USE ls_status ls_replica_loss(ls_replica *replica, const ls_pass_input *
 LS_MUST_USE ls_status ls_replica_sum(ls_replica *replica, const ls_pass_input *input,
                                      const ls_fold *fold);
 
+/* The regulariser of the weights: by the tree over parameters in the order of the model
+ * file, l1 * sum |w| + l2 * sum w^2 of each with its own l1 and l2. Blocks. */
+LS_MUST_USE ls_status ls_replica_regularizer(ls_replica *replica, ls_group *group, double *out);
+
 /* Backward from the loss's gradient; parameter gradients go to the pieces that `fold` says,
  * zeros to those of layers that are not trained. Collective as forward is. After each layer that
  * completes parameters, `layer_done` (may be NULL) is told how many tensors of the arena, from
