@@ -158,11 +158,7 @@ ls_status ls_config_check(const ls_config *config)
         return ls_fail(LS_ERR_ARGUMENT, "--order fast with --allreduce %s: expected ring or auto, "
                                         "fast is a ring's order", allreduce);
     }
-    LS_TRY(check_optimizer(config));
-    if (strcmp(config->resume, "auto") == 0 && config->out[0] == '\0') {
-        return ls_fail(LS_ERR_ARGUMENT, "--resume auto needs --out, the folder to look in");
-    }
-    return LS_OK;
+    return check_optimizer(config);
 }
 
 void ls_config_fill(ls_config *config, int world_size)

@@ -413,11 +413,6 @@ static void test_options_that_contradict_each_other_are_refused(void **state)
     c = complete_config();
     assert_int_equal(ls_config_set(&c, "rules", "*=frozen"), LS_OK);
     assert_fails_check(&c, "--rules: found 'frozen', expected freeze");
-    c = complete_config();
-    assert_int_equal(ls_config_set(&c, "resume", "auto"), LS_OK);
-    assert_fails_check(&c, "--resume auto needs --out");
-    assert_int_equal(ls_config_set(&c, "out", "runs/x"), LS_OK);
-    assert_int_equal(ls_config_check(&c), LS_OK);
 }
 
 static void test_what_makes_the_bits_may_not_change_on_resumption(void **state)
