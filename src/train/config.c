@@ -6,6 +6,7 @@
  */
 #include "train/config.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -127,8 +128,8 @@ static ls_status check_optimizer(const ls_config *config)
                                         "that --lr is meant for");
     }
     if (config->lr_scale == LS_LR_SCALE_NONE && config->base_batch > 0) {
-        return ls_fail(LS_ERR_ARGUMENT, "--base-batch %llu does nothing without --lr-scale linear",
-                       (unsigned long long)config->base_batch);
+        return ls_fail(LS_ERR_ARGUMENT, "--base-batch %" PRIu64 " does nothing without --lr-scale "
+                                        "linear", config->base_batch);
     }
     return ls_rules_check(config->rules);
 }
@@ -142,10 +143,9 @@ ls_status ls_config_check(const ls_config *config)
         return ls_fail(LS_ERR_ARGUMENT, "no --data: expected %s", ls_option_find("data")->help);
     }
     if (config->global_batch > 0 && config->replica_batch > 0) {
-        return ls_fail(LS_ERR_ARGUMENT, "--global-batch %llu and --replica-batch %llu: expected "
-                                        "only one of them",
-                       (unsigned long long)config->global_batch,
-                       (unsigned long long)config->replica_batch);
+        return ls_fail(LS_ERR_ARGUMENT, "--global-batch %" PRIu64 " and --replica-batch %"
+                                        PRIu64 ": expected only one of them",
+                       config->global_batch, config->replica_batch);
     }
     if (config->accumulate > config->shards) {
         return ls_fail(LS_ERR_ARGUMENT, "--accumulate %d: expected at most --shards, which is %d",

@@ -243,12 +243,12 @@ static void tell_plan(ls_run *run, const ls_progress *start)
     const ls_observer *observer = run->observer;
     char *name[LS_WORLD_MAX];
     size_t most = 0;
+    if (!observer->plan) return;
     for (int r = 0; r < run->world_size; r++) {
-        const ls_device *device = run->rank[r].device;
-        name[r] = run->rank[r].device->name;
+        ls_device *device = run->rank[r].device;
+        name[r] = device->name;
         if (device->allocated_bytes > most) most = device->allocated_bytes;
     }
-    if (!observer->plan) return;
     observer->plan(observer->context, &(ls_train_plan){
         .config = &run->config,
         .model = &run->model,
