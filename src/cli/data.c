@@ -30,14 +30,12 @@ static ls_status read_sheet(const ls_invocation *v, ls_contact_sheet *sheet)
 {
     ls_config config;
     int count, epoch;
+    bool is_test;
     ls_config_init(&config);
     LS_TRY(ls_invocation_config(v, &config));
     LS_TRY(ls_flag_count(v, FLAG_COUNT, 1, COUNT_MAX, COUNT_USUAL, &count));
     LS_TRY(ls_flag_count(v, FLAG_EPOCH, 1, EPOCH_MAX, 1, &epoch));
-    const char *part = v->flag[FLAG_PART] ? v->flag[FLAG_PART] : "train";
-    if (strcmp(part, "train") != 0 && strcmp(part, "test") != 0) {
-        return ls_fail(LS_ERR_ARGUMENT, "--part: found '%.60s', expected train or test", part);
-    }
+    LS_TRY(ls_flag_choice(v, FLAG_PART, "train", "test", &is_test));
     const char *end = v->flag[FLAG_OUT] ? strrchr(v->flag[FLAG_OUT], '.') : NULL;
     if (!v->flag[FLAG_OUT])
         return ls_fail(LS_ERR_ARGUMENT, "data show: no --out, expected --out FILE.png");
@@ -45,7 +43,7 @@ static ls_status read_sheet(const ls_invocation *v, ls_contact_sheet *sheet)
         return ls_fail(LS_ERR_ARGUMENT, "--out: found '%.200s', expected a file that ends in .png",
                        v->flag[FLAG_OUT]);
     *sheet = (ls_contact_sheet){
-        .part = strcmp(part, "test") == 0 ? LS_PART_TEST : LS_PART_TRAIN,
+        .part = is_test ? LS_PART_TEST : LS_PART_TRAIN,
         .count = (size_t)count,
         .augment = config.augment,
         .seed = config.seed,

@@ -3,20 +3,8 @@
 #include "cli/evaluation.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "cli/console.h"
-
-/* A flag that is one of two words; sets *out if it is the second. */
-static ls_status read_choice(const ls_invocation *v, int flag, const char *usual,
-                             const char *other, bool *out)
-{
-    const char *text = v->flag[flag] ? v->flag[flag] : usual;
-    *out = strcmp(text, other) == 0;
-    if (*out || strcmp(text, usual) == 0) return LS_OK;
-    return ls_fail(LS_ERR_ARGUMENT, "--%s: found '%.60s', expected %s or %s",
-                   v->command->flag[flag].name, text, other, usual);
-}
 
 ls_status ls_evaluate_argument(const ls_invocation *v, bool want_classes, bool want_rows,
                                ls_evaluated *out)
@@ -24,8 +12,8 @@ ls_status ls_evaluate_argument(const ls_invocation *v, bool want_classes, bool w
     bool train_part, raw_weights;
     ls_config given, stored;
     *out = (ls_evaluated){ 0 };
-    LS_TRY(read_choice(v, LS_EVALUATION_PART, "test", "train", &train_part));
-    LS_TRY(read_choice(v, LS_EVALUATION_WEIGHTS, "average", "raw", &raw_weights));
+    LS_TRY(ls_flag_choice(v, LS_EVALUATION_PART, "test", "train", &train_part));
+    LS_TRY(ls_flag_choice(v, LS_EVALUATION_WEIGHTS, "average", "raw", &raw_weights));
     ls_config_init(&given);
     LS_TRY(ls_checkpoint_find(v->argument[0], out->checkpoint, sizeof out->checkpoint));
     LS_TRY(ls_checkpoint_config(out->checkpoint, &stored));

@@ -236,6 +236,16 @@ ls_status ls_flag_count(const ls_invocation *v, int flag, int low, int high, int
     return LS_OK;
 }
 
+ls_status ls_flag_choice(const ls_invocation *v, int flag, const char *usual, const char *other,
+                         bool *out)
+{
+    const char *text = v->flag[flag] ? v->flag[flag] : usual;
+    *out = strcmp(text, other) == 0;
+    if (*out || strcmp(text, usual) == 0) return LS_OK;
+    return ls_fail(LS_ERR_ARGUMENT, "--%s: found '%.60s', expected %s or %s",
+                   v->command->flag[flag].name, text, usual, other);
+}
+
 /* -- help ----------------------------------------------------------------------------------- */
 
 enum { HELP_COLUMN = 34, HELP_WIDTH = 100 };

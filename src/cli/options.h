@@ -78,6 +78,10 @@ LS_MUST_USE ls_status ls_invocation_config(const ls_invocation *invocation, ls_c
 LS_MUST_USE ls_status ls_flag_count(const ls_invocation *invocation, int flag, int low, int high,
                                     int otherwise, int *out);
 
+/* Does a flag say `other` in place of the `usual` word? Errors: ARGUMENT (it says neither). */
+LS_MUST_USE ls_status ls_flag_choice(const ls_invocation *invocation, int flag, const char *usual,
+                                     const char *other, bool *out);
+
 /* `lockstep COMMAND --help`. */
 void ls_print_help(FILE *out, const ls_command *command);
 
