@@ -56,25 +56,26 @@ ls_status ls_rung_one(ls_ladder *l)
     return LS_OK;
 }
 
+/* `name` is padded, so that the digests stand below each other. */
+static void compare_digests(ls_ladder *l, const char *name, const char *one, const char *many)
+{
+    char what[256];
+    snprintf(what, sizeof what, "%s %.16s... and %.16s...", name, one, many);
+    ls_ladder_check(l, strcmp(one, many) == 0, what);
+}
+
 static void compare_runs(ls_ladder *l, const ls_recorded_run *one, const ls_recorded_run *many)
 {
+    const ls_train_result *a = &one->result, *b = &many->result;
     char what[256];
     snprintf(what, sizeof what, "loss of each of %zu steps", one->step_count);
     ls_ladder_check(l, ls_recorded_same_steps(one, many), what);
     snprintf(what, sizeof what, "loss and metrics of each of %zu epochs", one->epoch_count);
     ls_ladder_check(l, ls_recorded_same_epochs(one, many), what);
-    snprintf(what, sizeof what, "weights    %.16s... and %.16s...", one->result.weights_sha256,
-             many->result.weights_sha256);
-    ls_ladder_check(l, strcmp(one->result.weights_sha256, many->result.weights_sha256) == 0, what);
-    snprintf(what, sizeof what, "optimizer  %.16s... and %.16s...", one->result.optimizer_sha256,
-             many->result.optimizer_sha256);
-    ls_ladder_check(l, strcmp(one->result.optimizer_sha256, many->result.optimizer_sha256) == 0,
-                    what);
-    if (!one->result.statistics_sha256[0]) return;
-    snprintf(what, sizeof what, "statistics %.16s... and %.16s...", one->result.statistics_sha256,
-             many->result.statistics_sha256);
-    ls_ladder_check(l, strcmp(one->result.statistics_sha256, many->result.statistics_sha256) == 0,
-                    what);
+    compare_digests(l, "weights   ", a->weights_sha256, b->weights_sha256);
+    compare_digests(l, "optimizer ", a->optimizer_sha256, b->optimizer_sha256);
+    if (a->statistics_sha256[0])
+        compare_digests(l, "statistics", a->statistics_sha256, b->statistics_sha256);
 }
 
 ls_status ls_rung_many(ls_ladder *l)
