@@ -29,8 +29,8 @@ import sys
 from src.sources import (
     CUDA_KERNELS, CUDA_PROBE, EMBEDDED, GPU_SOURCES, HOST_KERNELS, HOST_TABLES, SOURCES)
 from tests.sources import (
-    REPLACED, TESTS, TESTS_CUDA, TESTS_CUDA_HOST, TESTS_CUDA_LONG, TESTS_CUDA_LONG_ALL, TESTS_HOST,
-    TESTS_LONG, TESTS_OF_PROGRAM, TESTS_OF_VGPU, TEST_SUPPORT, TEST_SUPPORT_CUDA, VGPU)
+    PEERS, REPLACED, TESTS, TESTS_CUDA, TESTS_CUDA_HOST, TESTS_CUDA_LONG, TESTS_CUDA_LONG_ALL,
+    TESTS_HOST, TESTS_LONG, TESTS_OF_PROGRAM, TESTS_OF_VGPU, TEST_SUPPORT, TEST_SUPPORT_CUDA, VGPU)
 
 TOOLCHAIN_BEGIN = "# -- toolchain: all that may differ on your machine; edit by hand "
 TOOLCHAIN_END = "# -- end of toolchain "
@@ -276,6 +276,14 @@ def tests(p, names, out):
     return stamps
 
 
+def peers(p, out):
+    """Objects of preset p that only have to compile; returns them."""
+    objects = [f"build/{p}/tests/peers/{name}.o" for name in PEERS]
+    for name, target in zip(PEERS, objects):
+        out.append(edge(target, f"cc_{p}", [f"tests/peers/{name}.c"]))
+    return objects
+
+
 def support(p, out):
     objects = []
     for name in TEST_SUPPORT:
@@ -296,7 +304,7 @@ def body():
                         [f"build/{p}/obj/cli/main.o"] + archives(p)))
         support(p, out)
         vgpu(p, out)
-        stamps = tests(p, TESTS, out)
+        stamps = tests(p, TESTS, out) + peers(p, out)
         if p == "host":
             stamps += tests(p, TESTS_HOST, out)
             out.append(edge("check-long", "phony", tests(p, TESTS_LONG, out)))

@@ -75,6 +75,12 @@ TEST_SUPPORT_CUDA = """
     one_gpu
 """.split()
 
+# tests/peers/<name>.c: compiled in the same checks, and no more, as what they are linked with needs
+# the headers of other libraries (tests/peers/kernels)
+PEERS = """
+    kernel_peers
+""".split()
+
 # check, check-asan, check-tsan
 TESTS = """
     test_activation

@@ -8,8 +8,9 @@
  * all of them see the same moods of the machine. What counts is the median over the rounds.
  *
  *   ours       the library's kernels, on plain row-major and NHWC buffers; weights are packed in
- *              every call; a weight gradient is that of 8 shards
- *   OpenBLAS   cblas_sgemm; products only
+ *              every call; a weight gradient is that of 8 shards, and a dense layer's also that
+ *              of one (V=1): as the peers' it is a plain product then, without a tree
+ *   OpenBLAS   sgemm; products only
  *   oneDNN     twice: plain formats, and those that it likes best, reordered outside of the timing
  *              (onednn.h); the faster one counts: p or a in the table
  *
@@ -17,7 +18,6 @@
  * and their names are those of `lockstep bench` (cli/bench_cases.h), without relu. Before it is
  * timed a contender's result is compared with ours.
  */
-#include <cblas.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +28,7 @@
 #include "cli/bench_cases.h"
 #include "kernels/host/host.h"
 #include "onednn.h"
+#include "openblas.h"
 
 enum { GROUPS_MAX = 16, ROWS_MAX = 512, ROUNDS_MAX = 101, SHARDS = 8, CALLS_MAX = 20000 };
 
@@ -36,6 +37,7 @@ typedef enum { OURS, OPENBLAS, ONEDNN_P, ONEDNN_A, PEAK, CONTENDERS } contender;
 typedef struct {
     ls_kernel_case kernel;
     int group;
+    int shards;          /* of a weight gradient */
     double seconds[CONTENDERS]; /* of a call, medians; 0: none */
     double spread;       /* of ours: (most - least) / median */
 } row;
@@ -64,14 +66,38 @@ static void must(ls_status status, const char *what)
 
 /* -- the rows ---------------------------------------------------------------------------------- */
 
+/* A dense layer's weight gradient is both: the op that training calls for us, a product for the
+ * peers. Of its arrays the first is x, the second dy. */
+static bool is_dense_gradient(const ls_kernel_case *k)
+{
+    const ls_conv_shape *s = &k->conv;
+    return k->op == LS_KERNEL_CONV_WEIGHT_GRADIENT && s->height * s->width == 1
+           && s->kernel_height * s->kernel_width == 1;
+}
+
+static bool is_convolution(const ls_kernel_case *k)
+{
+    return k->op != LS_KERNEL_GEMM && !is_dense_gradient(k);
+}
+
 /* Peers know no relu. */
+static row *add_row(bench *b, const ls_kernel_case *kernel, int shards)
+{
+    if (b->count == ROWS_MAX) die("too many rows");
+    row *r = &b->row[b->count++];
+    *r = (row){.kernel = *kernel, .group = b->group_count, .shards = shards};
+    r->kernel.gemm.relu = false;
+    return r;
+}
+
 static void add_rows(bench *b, const ls_bench_cases *cases)
 {
     for (int i = 0; i < cases->count; i++) {
-        if (b->count == ROWS_MAX) die("too many rows");
-        row *r = &b->row[b->count++];
-        *r = (row){.kernel = cases->kernel[i], .group = b->group_count};
-        r->kernel.gemm.relu = false;
+        const ls_kernel_case *k = &cases->kernel[i];
+        (void)add_row(b, k, SHARDS);
+        if (!is_dense_gradient(k)) continue;
+        row *r = add_row(b, k, 1);
+        snprintf(r->kernel.name, sizeof r->kernel.name, "%.40s V=1", k->name);
     }
 }
 
@@ -102,23 +128,10 @@ typedef struct {
     const row *r;
     size_t count[3];
     float *a, *b_, *ours, *peer;
+    ls_gemm_args product; /* for the peers */
     onednn *onednn[2]; /* plain, any */
     size_t peak_rounds;
 } arena;
-
-/* A dense layer's weight gradient is both: the op that training calls for us, a product for the
- * peers. Of its arrays the first is x, the second dy. */
-static bool is_dense_gradient(const row *r)
-{
-    const ls_conv_shape *s = &r->kernel.conv;
-    return r->kernel.op == LS_KERNEL_CONV_WEIGHT_GRADIENT && s->height * s->width == 1
-           && s->kernel_height * s->kernel_width == 1;
-}
-
-static bool is_convolution(const row *r)
-{
-    return r->kernel.op != LS_KERNEL_GEMM && !is_dense_gradient(r);
-}
 
 static float *new_floats(bench *b, size_t count)
 {
@@ -131,11 +144,11 @@ static float *new_floats(bench *b, size_t count)
     return x;
 }
 
-/* For the peers. */
+/* What the peers make; nothing of a convolution. */
 static ls_gemm_args product_of(const arena *a)
 {
     const ls_conv_shape *s = &a->r->kernel.conv;
-    if (is_dense_gradient(a->r)) {
+    if (is_dense_gradient(&a->r->kernel)) {
         return (ls_gemm_args){.M = s->filters, .N = s->channels, .K = s->samples,
                               .transpose_a = true, .A = a->b_, .B = a->a, .C = a->peer};
     }
@@ -152,15 +165,6 @@ static void run_ours(const arena *a)
          a->r->kernel.name);
 }
 
-static void run_openblas(const arena *a)
-{
-    const ls_gemm_args g = product_of(a);
-    cblas_sgemm(CblasRowMajor, g.transpose_a ? CblasTrans : CblasNoTrans,
-                g.transpose_b ? CblasTrans : CblasNoTrans, (int)g.M, (int)g.N, (int)g.K, 1.0f, g.A,
-                (int)(g.transpose_a ? g.M : g.K), g.B, (int)(g.transpose_b ? g.K : g.N), 0.0f, g.C,
-                (int)g.N);
-}
-
 /* Of the instruction set that our kernels use. */
 static double run_peak(const arena *a)
 {
@@ -172,7 +176,7 @@ static double run_peak(const arena *a)
 static bool is_there(const arena *a, contender who)
 {
     switch (who) {
-    case OPENBLAS: return !is_convolution(a->r);
+    case OPENBLAS: return !is_convolution(&a->r->kernel);
     case ONEDNN_P: return a->onednn[0] != NULL;
     case ONEDNN_A: return a->onednn[1] != NULL;
     default: return true;
@@ -183,7 +187,7 @@ static void run(const arena *a, contender who)
 {
     switch (who) {
     case OURS: run_ours(a); break;
-    case OPENBLAS: run_openblas(a); break;
+    case OPENBLAS: openblas_run_product(&a->product); break;
     case ONEDNN_P: onednn_run(a->onednn[0]); break;
     case ONEDNN_A: onednn_run(a->onednn[1]); break;
     case PEAK: (void)run_peak(a); break;
@@ -207,13 +211,13 @@ static void open_arena(bench *b, const row *r, arena *a)
     a->b_ = new_floats(b, a->count[1]);
     a->ours = new_floats(b, a->count[2]);
     a->peer = new_floats(b, a->count[2]);
-    ls_fold_plan_init(&b->plan, SHARDS, 1, 0, 1, r->kernel.conv.samples);
-    const ls_gemm_args gemm = product_of(a);
+    ls_fold_plan_init(&b->plan, r->shards, 1, 0, 1, r->kernel.conv.samples);
+    a->product = product_of(a);
     for (int f = 0; f < 2; f++) {
-        a->onednn[f] = is_convolution(r)
+        a->onednn[f] = is_convolution(&r->kernel)
             ? onednn_open_convolution(&r->kernel.conv, onednn_pass_of[r->kernel.op],
                                       (onednn_formats)f, a->a, a->b_, a->peer)
-            : onednn_open_product(&gemm, (onednn_formats)f);
+            : onednn_open_product(&a->product, (onednn_formats)f);
     }
 }
 
@@ -317,7 +321,7 @@ static void print_sum(const bench *b, int group, ls_kernel_op op)
     for (int i = 0; i < b->count; i++) {
         const row *r = &b->row[i];
         const double peer_seconds = onednn_seconds(r);
-        if (!is_convolution(r) || r->kernel.op != op || peer_seconds == 0) continue;
+        if (!is_convolution(&r->kernel) || r->kernel.op != op || peer_seconds == 0) continue;
         if (group >= 0 && r->group != group) continue;
         ours += r->kernel.count * r->seconds[OURS];
         peer += r->kernel.count * peer_seconds;
@@ -354,7 +358,7 @@ static void read_command(bench *b, int count, char **word)
  * older than the processor takes the least that any x86-64 has, at a fifth of the speed. */
 static const char *core_for_unknown_cpu(void)
 {
-    if (strcmp(openblas_get_corename(), "Prescott") != 0) return NULL;
+    if (strcmp(openblas_core(), "Prescott") != 0) return NULL;
     const char *features = ls_cpu_features();
     if (strstr(features, "avx512vl") != NULL) return "SkylakeX";
     return strstr(features, "avx2") != NULL ? "Haswell" : NULL;
@@ -395,8 +399,8 @@ int main(int count, char **word)
     must(ls_stream_init(&b.stream, b.device), "stream");
     if (ls_kernels_peak(b.device->kernels) == NULL) die("LOCKSTEP_ISA=reference has no peak");
     printf("# kernels %s (%s); OpenBLAS %s core %s; oneDNN %s; one thread; medians of %d rounds\n",
-           b.device->kernels->name, ls_cpu_features(), openblas_get_config(),
-           openblas_get_corename(), onednn_version(), b.rounds);
+           b.device->kernels->name, ls_cpu_features(), openblas_version(),
+           openblas_core(), onednn_version(), b.rounds);
     printf("%-26s %-29s %2s %9s %7s %4s %4s %9s %5s %9s %5s\n", "# case", "shape", "n", "us",
            "GF/s", "peak", "+-", "OpenBLAS", "ratio", "oneDNN", "ratio");
     for (int i = 0; i < b.count; i++) {
