@@ -25,8 +25,8 @@ enum {
 
 /* Where the tile of a slot of the fold lies. */
 typedef struct {
-    size_t floats; /* from the stack's beginning */
-    int piece;     /* not -1: it is of this piece, and on the stack only on its way from or to dw */
+    int floats; /* from the stack's beginning */
+    int piece;  /* not -1: it is of this piece, and on the stack only on its way from or to dw */
 } ls_dense_slot;
 
 /* What follows a leaf's terms, and its slots if it has some; and what the next one begins with. */
