@@ -140,6 +140,7 @@ SOURCES = {
         model_words
         nonfinite
         normalize
+        notes
         optimizer
         rank
         replica

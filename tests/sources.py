@@ -100,6 +100,7 @@ TESTS = """
     test_cifar10
     test_cifar100
     test_cli
+    test_cli_notes
     test_cli_outside
     test_cli_train
     test_cli_verify
@@ -210,6 +211,7 @@ TESTS_OF_PROGRAM = """
     long_kills
     test_bench
     test_cli
+    test_cli_notes
     test_cli_outside
     test_cli_train
     test_cli_verify

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "train/guard.h"
+#include "train/notes.h"
 #include "train/run.h"
 
 /* -- the same weights everywhere, before step 0 ------------------------------------------------ */
@@ -182,18 +183,6 @@ static bool has_ended_well(const ls_rank *k)
            && reached_until(&k->run->config.until, last);
 }
 
-/* Rank 0 only. */
-static void tell_slower(const ls_rank *k)
-{
-    char text[160];
-    const ls_run *run = k->run;
-    if (!run->observer->note) return;
-    snprintf(text, sizeof text, "%s has not become better for %" PRIu64 " epochs: the learning "
-             "rate is now %g times the schedule's", run->monitor, run->config.plateau,
-             k->progress.callbacks.rate_factor);
-    run->observer->note(run->observer->context, text);
-}
-
 /* Evaluate, decide, move on to the next epoch if this one is complete, save. */
 static ls_status end_epoch(ls_rank *k, bool numbered)
 {
@@ -221,7 +210,7 @@ static ls_status end_epoch(ls_rank *k, bool numbered)
     LS_TRY(save(k, numbered, verdict.best));
     if (run->observer->epoch)
         run->observer->epoch(run->observer->context, &line, run->config.epochs);
-    if (verdict.slower) tell_slower(k);
+    if (verdict.slower) ls_note_slower(k);
     return LS_OK;
 }
 
@@ -246,21 +235,6 @@ static int shown_metric(const ls_metric_list *list)
     return shown;
 }
 
-/* Rank 0 only: a step was not finite, and the run goes on. */
-static void tell_failed(const ls_rank *k)
-{
-    char text[200];
-    const ls_run *run = k->run;
-    const bool scaled = run->config.precision == LS_PRECISION_F16;
-    if (!k->numbers.failed || !run->observer->note) return;
-    const int n = snprintf(text, sizeof text, "step %" PRIu64 " was not finite and made no update "
-                           "(%" PRIu64 " in all)", k->progress.step + 1, k->progress.guard.failed);
-    if (scaled)
-        snprintf(text + n, sizeof text - (size_t)n, "; the loss scale is now %g",
-                 k->progress.guard.loss_scale);
-    run->observer->note(run->observer->context, text);
-}
-
 static ls_status report_step(ls_rank *k)
 {
     const ls_run *run = k->run;
@@ -274,11 +248,7 @@ static ls_status report_step(ls_rank *k)
     if (k->rank != 0) return LS_OK;
     ls_input_note_step(k);
     LS_TRY(ls_run_folder_log(run->folder, &k->line));
-    if (weightless && !k->told_skipped && run->observer->note)
-        run->observer->note(run->observer->context, "all sample weights of a batch are zero: "
-                            "loss 0, no update (said once; log.jsonl marks each such step)");
-    k->told_skipped = k->told_skipped || weightless;
-    tell_failed(k);
+    ls_note_step(k);
     if (!run->observer->step) return LS_OK;
     double metric[LS_METRIC_MAX];
     const int shown = shown_metric(&run->metrics);
@@ -334,6 +304,7 @@ static ls_status fill_result(ls_rank *k)
     ls_run *run = k->run;
     ls_train_result *result = run->result;
     const char *best = ls_run_folder_checkpoint(run->folder, "best");
+    ls_note_end(k);
     const bool restore = run->config.restore_best && ls_best_is_at(best, &k->progress.best);
     snprintf(result->checkpoint, sizeof result->checkpoint, "%s",
              ls_run_folder_checkpoint(run->folder, restore ? "best" : "last"));
@@ -366,10 +337,14 @@ static ls_status fill_result(ls_rank *k)
 /* One step; what breaks it is told with its number. */
 static ls_status take_step(ls_rank *k)
 {
-    char text[LS_MESSAGE_BYTES], place[128];
+    char text[LS_MESSAGE_BYTES], place[128], before[64] = "";
+    const uint64_t failed = k->progress.guard.failed_in_row;
     const ls_status status = ls_step_take(k);
     if (status == LS_OK || status == LS_ERR_ABORTED) return status;
-    snprintf(text, sizeof text, "step %" PRIu64 ": %.900s", k->progress.step + 1, ls_last_error());
+    if (failed > 0)
+        snprintf(before, sizeof before, "after %" PRIu64 " in a row that were not finite, ", failed);
+    snprintf(text, sizeof text, "step %" PRIu64 ": %s%.900s", k->progress.step + 1, before,
+             ls_last_error());
     snprintf(place, sizeof place, "%s", ls_last_error_place());
     return ls_fail_again(status, text, place);
 }

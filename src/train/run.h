@@ -5,7 +5,7 @@
  * file of its best epoch, machine.c makes what it runs on, memory.c looks whether that fits, rank.c
  * lives through it, step.c takes one step, guard.c sees to steps that are not finite and
  * nonfinite.c says where they are not, compare.c compares the replicas, explain.c retells a
- * step, input.c watches the readers.
+ * step, input.c watches the readers, notes.c says what is worth a line.
  *
  * Thread rule: an ls_run is written before the ranks start and read-only while they run, but for
  * the fields that say otherwise. An ls_rank belongs to its thread.
@@ -74,7 +74,8 @@ typedef struct {
     bool out_of_time;             /* rank 0: --time-limit is why `stop` is set */
     uint64_t weightless;          /* steps in a row, in this run, in which D was 0 */
     bool has_saved;               /* rank 0: a checkpoint, in this run */
-    bool told_skipped;            /* that steps are skipped has been said */
+    bool told_skipped;            /* that batches without weight are skipped has been said */
+    bool told_failed;             /* that a step was not finite has been said */
     double epoch_seconds;         /* of steps of this epoch, in this run */
     uint64_t epoch_samples, samples; /* trained in this epoch, and in all, in this run */
     ls_log_line line;             /* this step's seconds, and what log.jsonl gets */

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/* notes.h -- what a run says by the way, a line at a time, to its observer.
+ *
+ * Sentences about what a user should know and the logs tell only to who looks. What may come with
+ * every step is told of the first, then when its count is a power of ten, and at the end.
+ *
+ * Thread rule: rank 0's thread only.
+ */
+#ifndef LS_TRAIN_NOTES_H
+#define LS_TRAIN_NOTES_H
+
+#include "train/run.h"
+
+/* The learning rate has become smaller, as --plateau asked for. */
+void ls_note_slower(const ls_rank *rank);
+
+/* After a step: if it made no update, why, and which it was. */
+void ls_note_step(ls_rank *rank);
+
+/* The run is over. */
+void ls_note_end(const ls_rank *rank);
+
+#endif

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/* test_cli_notes.c -- what a run says by the way: how often, and that it can be understood.
+ *
+ * Trainings are a few steps on files of a few lines.
+ */
+#include "support/test.h"
+
+#include <stdio.h>
+
+#include "support/command.h"
+
+/* How often `part` is in `text`. */
+static int times(const char *text, const char *part)
+{
+    int count = 0;
+    for (; (text = strstr(text, part)); text += strlen(part)) count++;
+    return count;
+}
+
+/* A file of `lines` lines "1,<y>" whose every third `y` makes a loss that is not finite. */
+static void write_third_infinite(const char *path, int lines)
+{
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    for (int i = 0; i < lines; i++) fprintf(file, "1,%s\n", i % 3 == 2 ? "1e30" : "1");
+    assert_int_equal(fclose(file), 0);
+}
+
+static void test_of_many_steps_that_are_not_finite_a_few_are_told_by_their_place(void **state)
+{
+    (void)state;
+    write_third_infinite("third.csv", 36);
+    const char *line = "train linear --data csv:third.csv,task=regress,test=none"
+                       " --global-batch 1 --epochs 9 --nonfinite skip --optimizer sgd --lr 0.001"
+                       " --devices host:2 --out s";
+    expect(line, 0);
+    expect_text(last.err, "lockstep: epoch 1, step ");
+    expect_text(last.err, " of 36: not finite, no update (1 in all); told again at 10, 100, 1000; "
+                "log.jsonl marks each\n");
+    expect_text(last.err, " of 36: not finite, no update (10 in all)\n");
+    expect_text(last.err, "of 36: not finite, no update (100 in all)\n");
+    expect_text(last.err, "lockstep: 108 steps in all were not finite and made no update\n");
+    assert_int_equal(times(last.err, "not finite"), 4);
+}
+
+static void test_a_run_that_gives_up_says_after_how_many_steps(void **state)
+{
+    (void)state;
+    write_text("bad.csv", "1,1e30\n1,1e30\n");
+    expect("train linear --data csv:bad.csv,task=regress,test=none --global-batch 1 --epochs 99 "
+           "--nonfinite skip --out b", 1);
+    expect_text(last.err, "step 1: after 100 in a row that were not finite, the loss is inf");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST_IN_FOLDER(test_of_many_steps_that_are_not_finite_a_few_are_told_by_their_place),
+        TEST_IN_FOLDER(test_a_run_that_gives_up_says_after_how_many_steps),
+    };
+    return cmocka_run_group_tests(tests, find_program, NULL);
+}
