@@ -75,7 +75,7 @@ void ls_console_print_epoch(FILE *out, const ls_history_line *line, uint64_t epo
         fprintf(out, "  %.0f samples/s", line->samples_per_second);
     }
     if (!isnan(line->seconds)) fprintf(out, "  %.1f s", line->seconds);
-    if (line->input_share >= LS_INPUT_BOUND_SHARE) {
+    if (line->seconds >= LS_INPUT_BOUND_SECONDS && line->input_share >= LS_INPUT_BOUND_SHARE) {
         fprintf(out, "  input-bound by %.0f %%", 100 * line->input_share);
     }
     fputc('\n', out);

@@ -40,6 +40,9 @@ void ls_console_clear(ls_console *console);
 /* Of the steps' time, without input: below this share nothing is said of it. */
 #define LS_INPUT_BOUND_SHARE 0.05
 
+/* Nor is it of steps that take less in all: they are over before the readers have read ahead. */
+#define LS_INPUT_BOUND_SECONDS 1.0
+
 /* "epoch  3/10  loss 0.1234  accuracy 0.9876  val_loss ...", with a newline. epochs 0: unknown. */
 void ls_console_print_epoch(FILE *out, const ls_history_line *line, uint64_t epochs);
 

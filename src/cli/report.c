@@ -230,7 +230,7 @@ static void report_input(FILE *out, const ls_input_summary *input, double steps)
             "%s/s read\n", input->ready, input->depth, input->readers,
             input->readers == 1 ? "" : "s", 100 * busy,
             ls_with_unit((double)input->bytes / steps, rate));
-    if (input->waited / steps < LS_INPUT_BOUND_SHARE) return;
+    if (steps < LS_INPUT_BOUND_SECONDS || input->waited / steps < LS_INPUT_BOUND_SHARE) return;
     begin_row(out, "");
     fprintf(out, "input-bound by %.0f %%: %s would help (docs/troubleshooting.md)\n",
             100 * input->waited / steps,

@@ -157,16 +157,19 @@ static const char *printed(FILE *file)
     return text;
 }
 
-static const char *page_of(const ls_input_summary *input)
+/* The page after a run whose steps took `seconds`. */
+static const char *page_after(const ls_input_summary *input, double seconds)
 {
     ls_config config;
     ls_config_init(&config);
     FILE *file = tmpfile();
     assert_non_null(file);
     ls_report_result(file, "lockstep", &config, &(ls_train_result){
-        .steps = 10, .seconds = 4, .time = { .steps = 4 }, .input = *input });
+        .steps = 10, .seconds = seconds, .time = { .steps = seconds }, .input = *input });
     return printed(file);
 }
+
+static const char *page_of(const ls_input_summary *input) { return page_after(input, 4); }
 
 static void test_the_page_tells_queue_readers_and_bytes_a_second(void **state)
 {
@@ -205,12 +208,20 @@ static void test_a_run_whose_readers_were_idle_is_told_that_they_found_no_core(v
     assert_non_null(strstr(page_of(&input), "input-bound by 25 %: more --readers"));
 }
 
-static const char *line_of(double share)
+static void test_of_steps_that_took_less_than_a_second_nothing_is_advised(void **state)
+{
+    (void)state;
+    const ls_input_summary input = { .readers = 2, .depth = 3, .waited = 0.9 };
+    assert_null(strstr(page_after(&input, 0.95), "input-bound"));
+    assert_non_null(strstr(page_after(&input, 1), "input-bound by 90 %"));
+}
+
+static const char *line_of(double share, double seconds)
 {
     FILE *file = tmpfile();
     assert_non_null(file);
     ls_console_print_epoch(file, &(ls_history_line){
-        .epoch = 2, .loss = 0.5, .val_loss = (double)NAN, .seconds = 1.5,
+        .epoch = 2, .loss = 0.5, .val_loss = (double)NAN, .seconds = seconds,
         .samples_per_second = 900, .input_share = share }, 3);
     return printed(file);
 }
@@ -218,11 +229,12 @@ static const char *line_of(double share)
 static void test_an_epoch_names_its_share_without_input_from_a_twentieth_on(void **state)
 {
     (void)state;
-    assert_string_equal(line_of(0.34), "epoch 2/3  loss 0.5000  900 samples/s  1.5 s  "
+    assert_string_equal(line_of(0.34, 1.5), "epoch 2/3  loss 0.5000  900 samples/s  1.5 s  "
                                        "input-bound by 34 %\n");
-    assert_string_equal(line_of(0.05), "epoch 2/3  loss 0.5000  900 samples/s  1.5 s  "
+    assert_string_equal(line_of(0.05, 1.5), "epoch 2/3  loss 0.5000  900 samples/s  1.5 s  "
                                        "input-bound by 5 %\n");
-    assert_string_equal(line_of(0.049), "epoch 2/3  loss 0.5000  900 samples/s  1.5 s\n");
+    assert_string_equal(line_of(0.049, 1.5), "epoch 2/3  loss 0.5000  900 samples/s  1.5 s\n");
+    assert_string_equal(line_of(0.34, 0.9), "epoch 2/3  loss 0.5000  900 samples/s  0.9 s\n");
 }
 
 int main(void)
@@ -234,6 +246,7 @@ int main(void)
         cmocka_unit_test(test_the_page_tells_queue_readers_and_bytes_a_second),
         cmocka_unit_test(test_a_run_that_waited_is_told_by_how_much_and_what_helps),
         cmocka_unit_test(test_a_run_whose_readers_were_idle_is_told_that_they_found_no_core),
+        cmocka_unit_test(test_of_steps_that_took_less_than_a_second_nothing_is_advised),
         cmocka_unit_test(test_an_epoch_names_its_share_without_input_from_a_twentieth_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
