@@ -157,8 +157,11 @@ static ls_status unknown_option(const ls_model_line *line, const ls_model_word *
         if (takes & option_table[i].bit) known[count++] = option_table[i].name;
     }
     char hint[LS_MODEL_HINT_BYTES];
+    const char *equals = strchr(w->text, '=');
+    const char *loss_hint = ls_model_loss_hint(equals ? equals + 1 : w->text);
     return ls_model_fail(line->file, w->place, "found '%.60s', expected the end of the line or an "
-                         "option of: %s%s", w->text, usage, ls_model_hint(key, known, hint));
+                         "option of: %s%s", w->text, usage,
+                         loss_hint[0] ? loss_hint : ls_model_hint(key, known, hint));
 }
 
 ls_status ls_model_read_option(const ls_model_line *line, const ls_model_word *w, unsigned takes,

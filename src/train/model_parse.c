@@ -218,6 +218,10 @@ static ls_status unknown_op(const parser *p, const ls_model_word *op)
         return ls_model_fail(p->line.file, op->place, "found '%.60s', expected an op; a name is "
                              "followed by ' = ', with blanks around it", op->text);
     }
+    const char *loss_hint = ls_model_loss_hint(op->text);
+    if (loss_hint[0])
+        return ls_model_fail(p->line.file, op->place, "found '%.60s', expected an op%s", op->text,
+                             loss_hint);
     ls_model_op_names(names);
     for (int i = 0; names[i]; i++) {
         const size_t used = strlen(all);

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "nearest.h"
 #include "train/model.h"
@@ -25,6 +26,16 @@ const char *ls_model_hint(const char *text, const char *const *names,
     out[0] = '\0';
     if (nearest) snprintf(out, LS_MODEL_HINT_BYTES, "; did you mean '%s'?", nearest);
     return out;
+}
+
+const char *ls_model_loss_hint(const char *activation)
+{
+    if (strcasecmp(activation, "softmax") == 0)
+        return "; softmax is no layer but part of the last line, 'loss softmax-crossentropy'";
+    if (strcasecmp(activation, "sigmoid") == 0)
+        return "; sigmoid is a line of its own, and at the end part of 'loss "
+               "sigmoid-crossentropy'";
+    return "";
 }
 
 ls_status ls_model_split(ls_model_line *line, char *copy, size_t begin, size_t end, int number)

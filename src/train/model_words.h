@@ -76,6 +76,10 @@ LS_MUST_USE ls_status ls_model_need_choice(const ls_model_line *line, const ls_m
 const char *ls_model_hint(const char *text, const char *const *names,
                           char out[LS_MODEL_HINT_BYTES]);
 
+/* What to say to who writes softmax or sigmoid, with whatever capitals, as an activation at the end
+ * of the model: "; ...", or "" for other words. Pure. */
+const char *ls_model_loss_hint(const char *activation);
+
 /* A letter, then letters, digits, '_', '-', '.'; short enough for a layer. Pure. */
 bool ls_model_is_name(const char *text);
 

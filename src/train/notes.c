@@ -4,12 +4,83 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
-static void note(const ls_rank *k, const char *text)
+#include "train/idle.h"
+
+static void note(const ls_run *run, const char *text)
 {
-    const ls_observer *observer = k->run->observer;
-    if (observer->note) observer->note(observer->context, text);
+    if (run->observer->note) run->observer->note(run->observer->context, text);
 }
+
+/* -- before the first step --------------------------------------------------------------------- */
+
+/* What opening the data found odd, or left out, a line at a time. */
+static void note_data(const ls_run *run)
+{
+    const char *text = ls_dataset_warnings(run->dataset);
+    while (*text) {
+        char line[LS_MESSAGE_BYTES];
+        const size_t chars = strcspn(text, "\n");
+        snprintf(line, sizeof line, "warning: %.*s", (int)chars, text);
+        note(run, line);
+        text += chars + (text[chars] == '\n');
+    }
+}
+
+/* Layers that the loss does not depend on: how many, and the first. */
+static void note_unused(const ls_run *run)
+{
+    const ls_model *model = &run->model;
+    const ls_layer *first = NULL;
+    int count = 0;
+    char line[LS_MESSAGE_BYTES], more[40] = "";
+    for (int l = model->layer_count - 1; l >= 0; l--) {
+        if (model->layer[l].is_used) continue;
+        first = &model->layer[l];
+        count++;
+    }
+    if (!first) return;
+    if (count > 1) snprintf(more, sizeof more, " (and %d more)", count - 1);
+    snprintf(line, sizeof line, "warning: the loss does not depend on layer '%s', line %d of the "
+             "model%s: its weights stay as they are", first->name, first->line, more);
+    note(run, line);
+}
+
+/* A crossentropy takes the last layer's output as logits. */
+static void note_sigmoid(const ls_run *run)
+{
+    const ls_model *model = &run->model;
+    const ls_layer *end = &model->layer[model->layer_count - 1];
+    char line[LS_MESSAGE_BYTES];
+    if (end->op != LS_OP_ACTIVATION || end->activation != LS_ACTIVATION_SIGMOID) return;
+    if (model->loss != LS_LOSS_SOFTMAX_CROSSENTROPY
+        && model->loss != LS_LOSS_SIGMOID_CROSSENTROPY) return;
+    snprintf(line, sizeof line, "warning: the last layer, '%s' in line %d of the model, is a "
+             "sigmoid, and '%s' applies its own to what comes out: leave that line out",
+             end->name, end->line, ls_model_loss_name(model->loss));
+    note(run, line);
+}
+
+/* The best epoch so far is known by its numbers alone. */
+static void note_lost_best(const ls_run *run)
+{
+    char line[LS_MESSAGE_BYTES];
+    if (!run->best_lost[0]) return;
+    snprintf(line, sizeof line, "warning: %s", run->best_lost);
+    note(run, line);
+}
+
+void ls_note_begin(const ls_run *run, uint64_t first)
+{
+    note_data(run);
+    ls_idle_tell(&run->config, first, run->last_step, run->observer);
+    note_unused(run);
+    note_sigmoid(run);
+    note_lost_best(run);
+}
+
+/* -- on the way -------------------------------------------------------------------------------- */
 
 void ls_note_slower(const ls_rank *k)
 {
@@ -18,7 +89,7 @@ void ls_note_slower(const ls_rank *k)
     snprintf(text, sizeof text, "%s has not become better for %" PRIu64 " epoch%s: the learning "
              "rate is now %g times the schedule's", run->monitor, run->config.plateau,
              run->config.plateau == 1 ? "" : "s", k->progress.callbacks.rate_factor);
-    note(k, text);
+    note(k->run, text);
 }
 
 static bool is_power_of_ten(uint64_t n)
@@ -46,15 +117,15 @@ static void note_failed(ls_rank *k)
     if (is_first)
         snprintf(text + n, sizeof text - (size_t)n, "; told again at 10, 100, 1000; log.jsonl "
                  "marks each");
-    note(k, text);
+    note(k->run, text);
 }
 
 void ls_note_step(ls_rank *k)
 {
     const bool weightless = k->numbers.skipped && !k->numbers.failed;
     if (weightless && !k->told_skipped)
-        note(k, "all sample weights of a batch are zero: loss 0, no update (said once; log.jsonl "
-             "marks each such step)");
+        note(k->run, "all sample weights of a batch are zero: loss 0, no update (said once; "
+             "log.jsonl marks each such step)");
     k->told_skipped = k->told_skipped || weightless;
     if (k->numbers.failed) note_failed(k);
 }
@@ -66,5 +137,5 @@ void ls_note_end(const ls_rank *k)
     if (!k->told_failed) return;
     snprintf(text, sizeof text, "%" PRIu64 " step%s in all %s not finite and made no update",
              failed, failed == 1 ? "" : "s", failed == 1 ? "was" : "were");
-    note(k, text);
+    note(k->run, text);
 }

@@ -4,12 +4,15 @@
  * Sentences about what a user should know and the logs tell only to who looks. What may come with
  * every step is told of the first, then when its count is a power of ten, and at the end.
  *
- * Thread rule: rank 0's thread only.
+ * Thread rule: ls_note_begin before the ranks start; the others in rank 0's thread.
  */
 #ifndef LS_TRAIN_NOTES_H
 #define LS_TRAIN_NOTES_H
 
 #include "train/run.h"
+
+/* Before the first step, which is `first`: what is odd in data, options and model. */
+void ls_note_begin(const ls_run *run, uint64_t first);
 
 /* The learning rate has become smaller, as --plateau asked for. */
 void ls_note_slower(const ls_rank *rank);

@@ -16,7 +16,7 @@
 #include "io/sampler.h"
 #include "train/class_weights.h"
 #include "train/guard.h"
-#include "train/idle.h"
+#include "train/notes.h"
 #include "train/run.h"
 
 /* -- what the run is --------------------------------------------------------------------------- */
@@ -274,49 +274,6 @@ static void tell_plan(ls_run *run, const ls_progress *start)
         .out = run->config.out });
 }
 
-/* Layers that the loss does not depend on: how many, and the first. */
-static void tell_unused(const ls_run *run)
-{
-    const ls_observer *observer = run->observer;
-    const ls_model *model = &run->model;
-    const ls_layer *first = NULL;
-    int count = 0;
-    char line[LS_MESSAGE_BYTES], more[40] = "";
-    for (int l = model->layer_count - 1; l >= 0; l--) {
-        if (model->layer[l].is_used) continue;
-        first = &model->layer[l];
-        count++;
-    }
-    if (!first || !observer->note) return;
-    if (count > 1) snprintf(more, sizeof more, " (and %d more)", count - 1);
-    snprintf(line, sizeof line, "warning: the loss does not depend on layer '%s', line %d of the "
-             "model%s: its weights stay as they are", first->name, first->line, more);
-    observer->note(observer->context, line);
-}
-
-/* What opening the data found odd, or left out, a line at a time. */
-static void tell_warnings(const ls_run *run)
-{
-    const ls_observer *observer = run->observer;
-    const char *text = ls_dataset_warnings(run->dataset);
-    while (*text && observer->note) {
-        char line[LS_MESSAGE_BYTES];
-        const size_t chars = strcspn(text, "\n");
-        snprintf(line, sizeof line, "warning: %.*s", (int)chars, text);
-        observer->note(observer->context, line);
-        text += chars + (text[chars] == '\n');
-    }
-}
-
-/* The best epoch so far is known by its numbers alone. */
-static void tell_lost_best(const ls_run *run)
-{
-    char line[LS_MESSAGE_BYTES];
-    if (!run->best_lost[0] || !run->observer->note) return;
-    snprintf(line, sizeof line, "warning: %s", run->best_lost);
-    run->observer->note(run->observer->context, line);
-}
-
 /* -- closing ----------------------------------------------------------------------------------- */
 
 static void close_run(ls_run *run)
@@ -358,10 +315,7 @@ static ls_status open_run(ls_run *run)
     }
     if (status == LS_OK) {
         tell_plan(run, &saved.progress);
-        tell_warnings(run);
-        ls_idle_tell(&run->config, saved.progress.step, run->last_step, run->observer);
-        tell_unused(run);
-        tell_lost_best(run);
+        ls_note_begin(run, saved.progress.step);
     }
     ls_saved_run_free(&saved);
     ls_checkpoint_close(checkpoint);

@@ -52,11 +52,25 @@ static void test_a_run_that_gives_up_says_after_how_many_steps(void **state)
     expect_text(last.err, "step 1: after 100 in a row that were not finite, the loss is inf");
 }
 
+static void test_a_sigmoid_before_a_crossentropy_is_warned_of(void **state)
+{
+    (void)state;
+    write_text("two.csv", "1,0\n2,1\n3,0\n4,1\n");
+    write_text("twice.model", "input 1\ndense 1\nsigmoid\nloss sigmoid-crossentropy\n");
+    write_text("hidden.model", "input 1\ndense 1\nsigmoid\ndense 1\nloss sigmoid-crossentropy\n");
+    expect("train twice.model --data csv:two.csv,test=none --epochs 1 --out t", 0);
+    expect_text(last.err, "lockstep: warning: the last layer, 'sigmoid1' in line 3 of the model, is "
+                "a sigmoid, and 'sigmoid-crossentropy' applies its own");
+    expect("train hidden.model --data csv:two.csv,test=none --epochs 1 --out h", 0);
+    assert_string_equal(last.err, "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST_IN_FOLDER(test_of_many_steps_that_are_not_finite_a_few_are_told_by_their_place),
         TEST_IN_FOLDER(test_a_run_that_gives_up_says_after_how_many_steps),
+        TEST_IN_FOLDER(test_a_sigmoid_before_a_crossentropy_is_warned_of),
     };
     return cmocka_run_group_tests(tests, find_program, NULL);
 }
