@@ -272,6 +272,20 @@ static void report_next(FILE *out, const char *program, const ls_config *config,
     fputc('\n', out);
 }
 
+/* Why a run that was to end at a value went on to its other end. */
+static void report_until(FILE *out, const ls_config *config, const ls_train_result *result)
+{
+    char until[LS_TEXT_BYTES], value[LS_READABLE_BYTES];
+    if (!config->until.metric[0] || result->reached_until) return;
+    ls_config_value(config, ls_option_find("until"), until, sizeof until);
+    begin_row(out, "until");
+    fprintf(out, "%.60s was not reached", until);
+    if (result->last.epoch > 0)
+        fprintf(out, ": %s in the last epoch",
+                ls_readable(ls_history_value(&result->last, config->until.metric), value));
+    fputc('\n', out);
+}
+
 /* Nothing for a group without tensors. */
 static void report_digest(FILE *out, const char *group, const char *sha256)
 {
@@ -310,6 +324,7 @@ void ls_report_result(FILE *out, const char *program, const ls_config *config,
     report_done(out, result);
     report_line(out, "last", &result->last);
     report_line(out, "best", &result->best);
+    report_until(out, config, result);
     if (has_trained) {
         begin_row(out, "speed");
         fprintf(out, "%.0f samples/s: %" PRIu64 " samples in %.3f s of steps\n",

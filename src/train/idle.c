@@ -6,12 +6,14 @@
  * it belongs to is off. That is a warning, not an error: config.txt of a run gives every option
  * again, and a checkpoint brings its own.
  *
- * Steps are idle if the rate is 0 in all of them: a run whose cosine has ended and that is given
+ * A warm-up is as long as it is whatever the run's length, so one of more updates than the run has
+ * is told of. Steps are idle if the rate is 0 in all of them: a run whose cosine has ended and that is given
  * more epochs. A schedule that has come to 0 stays there, so the first and the last step tell; a
  * table may do as it likes, and is its author's matter.
  */
 #include "train/idle.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -66,11 +68,24 @@ static void tell_options(const ls_config *config, const ls_observer *observer)
     }
 }
 
+/* Does the run end while its rate still rises? */
+static void tell_warmup(const ls_config *config, uint64_t last, const ls_observer *observer)
+{
+    char line[LS_MESSAGE_BYTES];
+    const uint64_t warmup = config->schedule.warmup;
+    if (warmup <= last) return;
+    snprintf(line, sizeof line, "warning: --warmup %" PRIu64 ": the run has %" PRIu64 " update%s, "
+             "and ends before the rate has risen to %s", warmup, last, last == 1 ? "" : "s",
+             config->schedule.kind == LS_SCHEDULE_TABLE ? "the table's first" : "--lr");
+    observer->note(observer->context, line);
+}
+
 void ls_idle_tell(const ls_config *config, uint64_t first, uint64_t last,
                   const ls_observer *observer)
 {
     if (!observer->note) return;
     tell_options(config, observer);
+    if (first < last) tell_warmup(config, last, observer);
     if (config->schedule.kind == LS_SCHEDULE_TABLE) return;
     if (first >= last || ls_config_rate(config, first) > 0) return;
     if (last != UINT64_MAX && ls_config_rate(config, last - 1) > 0) return;

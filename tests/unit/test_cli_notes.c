@@ -65,12 +65,35 @@ static void test_a_sigmoid_before_a_crossentropy_is_warned_of(void **state)
     assert_string_equal(last.err, "");
 }
 
+static void test_a_warm_up_that_the_run_does_not_outlast_is_warned_of(void **state)
+{
+    (void)state;
+    expect("train linear --data digits --steps 4 --warmup 5 --out w", 0);
+    expect_text(last.err, "lockstep: warning: --warmup 5: the run has 4 updates, and ends before "
+                "the rate has risen to --lr\n");
+    expect("train linear --data digits --steps 5 --warmup 5 --out e", 0);
+    assert_string_equal(last.err, "");
+}
+
+static void test_an_until_that_was_not_reached_is_told_of(void **state)
+{
+    (void)state;
+    expect("train linear --data digits --epochs 1 --until val_accuracy>=1 --out u", 0);
+    expect_text(last.out, "done: 1 epoch");
+    expect_text(row("until"), "val_accuracy>=1 was not reached: 0.");
+    expect("train linear --data digits --epochs 1 --until val_accuracy>=0 --out v", 0);
+    expect_text(last.out, "reached what --until asked for: 1 epoch");
+    assert_null(strstr(last.out, "\n  until"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST_IN_FOLDER(test_of_many_steps_that_are_not_finite_a_few_are_told_by_their_place),
         TEST_IN_FOLDER(test_a_run_that_gives_up_says_after_how_many_steps),
         TEST_IN_FOLDER(test_a_sigmoid_before_a_crossentropy_is_warned_of),
+        TEST_IN_FOLDER(test_a_warm_up_that_the_run_does_not_outlast_is_warned_of),
+        TEST_IN_FOLDER(test_an_until_that_was_not_reached_is_told_of),
     };
     return cmocka_run_group_tests(tests, find_program, NULL);
 }
