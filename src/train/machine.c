@@ -203,6 +203,13 @@ static ls_status open_pipeline(ls_run *run, const ls_pipeline_config *pipeline)
     return ls_pipeline_create(pipeline, staging, &run->pipeline);
 }
 
+/* The most samples that a batch can hold: no more than there are, where that is known. */
+static size_t batch_samples_max(const ls_config *config, const ls_dataset_info *data)
+{
+    const size_t samples = data->count[LS_PART_TRAIN];
+    return samples > 0 && samples < config->global_batch ? samples : config->global_batch;
+}
+
 static void plan_replicas(ls_run *run, const ls_dataset_info *data)
 {
     const ls_config *config = &run->config;
@@ -213,7 +220,7 @@ static void plan_replicas(ls_run *run, const ls_dataset_info *data)
         .world_size = run->world_size,
         .shard_count = config->shards,
         .accumulate = config->accumulate,
-        .global_batch = config->global_batch,
+        .global_batch = batch_samples_max(config, data),
         .capacity_min = EVALUATION_ROWS,
         .top_k = run->metrics.top_k,
         .weighted = run->class_weight || data->weighted,

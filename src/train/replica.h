@@ -42,7 +42,7 @@ typedef struct {
     const ls_dataset_info *data;
     const float *table;   /* ls_dataset_table: borrowed, host memory; NULL where data are f32 */
     int world_size, shard_count, accumulate;
-    size_t global_batch;
+    size_t global_batch;  /* the most samples of a batch */
     size_t capacity_min;  /* rows that evaluation wants, if they are small; 0: none */
     bool weighted;        /* batches come with weights */
     int slot_count;       /* 0 .. LS_SLOT_MAX */

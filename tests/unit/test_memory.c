@@ -135,18 +135,49 @@ static void test_a_run_that_cannot_fit_is_refused_before_it_allocates(void **sta
 {
     (void)state;
     training *t = training_create();
-    training_set(t, "model", "digits-cnn");
+    training_write(t, "wide.model", "input 8x8x1\nconv 16777216 1x1\nconv 1 1x1\nflatten\n"
+                                    "dense 10\nloss softmax-crossentropy\n");
+    training_set(t, "model", training_path(t, "wide.model")); /* 4 GiB of activations a sample */
     training_set(t, "data", "digits");
     training_set(t, "devices", "host:2");
-    training_set(t, "global-batch", "1000000000"); /* some 30 TiB of activations */
+    training_set(t, "global-batch", "1000");
     training_set(t, "out", training_path(t, "run"));
     assert_int_equal(training_run(t), LS_ERR_MEMORY);
     const char *message = ls_last_error();
     assert_non_null(strstr(message, "the run does not fit: host: needs "));
     assert_non_null(strstr(message, "--accumulate 8 (now 1"));
-    assert_non_null(strstr(message, "a smaller --global-batch (now 1000000000)"));
+    assert_non_null(strstr(message, "a smaller --global-batch (now 1000)"));
     struct stat info;
     assert_int_not_equal(stat(training_path(t, "run"), &info), 0); /* no folder is left */
+    training_destroy(t);
+}
+
+static void test_a_batch_that_the_data_do_not_fill_takes_memory_for_what_it_holds(void **state)
+{
+    (void)state;
+    training *t = training_create();
+    training_bits whole;
+    training_set(t, "model", "digits-cnn");
+    training_set(t, "data", "digits");
+    training_set(t, "epochs", "2");
+    training_set(t, "devices", "host:1");
+    training_set(t, "global-batch", "1438"); /* the training part */
+    training_must_run(t);
+    training_remember(t, &whole);
+    for (int d = 1; d <= 3; d++) {
+        const char world[] = { 'h', 'o', 's', 't', ':', (char)('0' + d), '\0' };
+        training_set(t, "devices", world);
+        training_set(t, "global-batch", "1438");
+        const size_t full = comparison_of(t).allocated;
+        training_set(t, "global-batch", "1000000000");
+        const comparison beyond = comparison_of(t);
+        assert_int_equal(beyond.allocated, full);
+        assert_int_equal(beyond.measured, full);
+        training_set(t, "steps", "none");
+        t->config.out[0] = '\0';
+        training_must_run(t);
+        assert_true(training_same(t, &whole, world));
+    }
     training_destroy(t);
 }
 
@@ -289,6 +320,7 @@ int main(void)
         cmocka_unit_test(test_activations_are_those_of_the_largest_pass),
         cmocka_unit_test(test_sixteen_bits_take_less_than_two_thirds_of_the_memory_of_activations),
         cmocka_unit_test(test_a_run_that_cannot_fit_is_refused_before_it_allocates),
+        cmocka_unit_test(test_a_batch_that_the_data_do_not_fill_takes_memory_for_what_it_holds),
         cmocka_unit_test(test_a_refusal_says_what_is_needed_what_is_there_and_what_to_change),
         cmocka_unit_test(test_room_is_the_least_that_machine_and_control_groups_leave),
         cmocka_unit_test(test_room_knows_the_first_version_of_control_groups),
