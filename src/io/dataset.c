@@ -96,6 +96,15 @@ static size_t classes_of_labels(const ls_dataset *dataset)
     return (size_t)most + 1;
 }
 
+static ls_status warn_of_weights(ls_dataset *dataset)
+{
+    const size_t count = dataset->info.count[LS_PART_TRAIN];
+    if (!dataset->info.weighted) return LS_OK;
+    for (size_t i = 0; i < count; i++)
+        if (ls_dataset_weight(dataset, i) != 0) return LS_OK;
+    return ls_dataset_warn(dataset, "train: all sample weights are 0: nothing can be learned");
+}
+
 static ls_status finish_parts(ls_dataset *dataset)
 {
     ls_dataset_info *info = &dataset->info;
@@ -107,6 +116,7 @@ static ls_status finish_parts(ls_dataset *dataset)
         return ls_fail(LS_ERR_FORMAT, "%s: no training sample (%zu bad records skipped)",
                        dataset->spec_text, dataset->skipped);
     }
+    LS_TRY(warn_of_weights(dataset));
     if (info->task != LS_TASK_CLASSIFY) return LS_OK;
     if (info->classes == 0) info->classes = classes_of_labels(dataset);
     return warn_of_classes(dataset);

@@ -137,9 +137,9 @@ static bool begins_a_number(const ls_csv_span *field)
     return i < field->chars && memchr("+-.0123456789", field->text[i], 13);
 }
 
-/* A field that is no number. */
+/* A field that is no number; `is_label`: it is the record's class. */
 static ls_status fail_number(ls_dataset *dataset, const table *t, const ls_csv_span *line,
-                             const ls_csv_span *field, ls_csv_verdict verdict)
+                             const ls_csv_span *field, ls_csv_verdict verdict, bool is_label)
 {
     char shown[LS_CSV_SHOWN_BYTES], long_field[64];
     snprintf(long_field, sizeof long_field, "%zu characters, expected at most %d", field->chars,
@@ -154,6 +154,8 @@ static ls_status fail_number(ls_dataset *dataset, const table *t, const ls_csv_s
         hint = ", expected a number; fields are separated by commas, not ';'";
     } else if (memchr(field->text, '"', field->chars)) {
         hint = ", expected a number; quotes are not read";
+    } else if (is_label && verdict == LS_CSV_NO_NUMBER && !begins_a_number(field)) {
+        hint = ", expected a class as a whole number from 0; names are not read";
     }
     return ls_dataset_bad_record(dataset, "%s: line %zu, field %zu (byte %zu): %s%s", t->name,
                                  line->number, field->number, field->offset,
@@ -203,12 +205,14 @@ static ls_status read_record(ls_dataset *dataset, const table *t, const ls_csv_f
         float value = 0;
         double exact = 0;
         const ls_csv_verdict verdict = ls_csv_number(&field, &value, &exact);
-        if (verdict != LS_CSV_NUMBER) return fail_number(dataset, t, line, &field, verdict);
         const size_t place = field.number - 1;
+        const bool is_answer = place >= first && place < first + options->answers;
+        if (verdict != LS_CSV_NUMBER)
+            return fail_number(dataset, t, line, &field, verdict, is_answer && to.label);
         if (place == options->weight) {
             if (value < 0) return fail_weight(dataset, t, line, &field);
             if (to.weight) *to.weight = value + 0.0f; /* -0 is 0 */
-        } else if (place < first || place >= first + options->answers) {
+        } else if (!is_answer) {
             *to.features++ = value;
         } else if (to.targets) {
             *to.targets++ = value;

@@ -137,6 +137,10 @@ static void test_bad_lines_are_named_with_their_place(void **state)
     refuse_text("\"a\",b,c\n1,2,0\n", "", "if line 1 is a header: header=yes");
     refuse_text(",b,c\n1,2,0\n", "", "if line 1 is a header: header=yes");
     refuse_text("1,2,0\n3,\x1b[31m,1\n", "", "'\\x1b[31m'");
+    refuse_text("1,2,0\n3,4,cat\n", "", "line 2, field 3 (byte 10): 'cat', expected a class as a "
+                                        "whole number from 0; names are not read");
+    refuse_text("1,2,0\n3,cat,1\n", "", "'cat', expected a number such as");
+    refuse_text("1,2,0\n3,4,cat\n", ",task=regress", "'cat', expected a number such as");
     refuse_text("1,2,-1\n", "", "line 1, field 3 (byte 4): label '-1', expected a whole number");
     refuse_text("1,2,1.5\n", "", "label '1.5'");
     refuse_text("1,2,4294967299\n", "", "label '4294967299'");
