@@ -14,6 +14,7 @@
 
 #include "cli/report.h"
 #include "cli/signals.h"
+#include "printable.h"
 #include "thread.h"
 
 #define REDRAW_SECONDS 0.1
@@ -28,7 +29,7 @@ const char *ls_readable(double x, char out[LS_READABLE_BYTES])
 {
     const double size = fabs(x);
     snprintf(out, LS_READABLE_BYTES, size != 0 && (size < 1e-3 || size >= 1e7) ? "%.4e" : "%.4f",
-             x);
+             ls_printable(x));
     return out;
 }
 

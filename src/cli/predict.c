@@ -17,6 +17,7 @@
 #include "cli/evaluation.h"
 #include "io/new_file.h"
 #include "io/npy.h"
+#include "printable.h"
 
 enum { FLAG_OUT = LS_EVALUATION_FLAGS };
 
@@ -76,7 +77,7 @@ static ls_status put_numbers(sink *to, const float *x, size_t count)
 {
     char text[40];
     for (size_t c = 0; c < count; c++) {
-        snprintf(text, sizeof text, ",%.9g", (double)x[c]);
+        snprintf(text, sizeof text, ",%.9g", ls_printable((double)x[c]));
         LS_TRY(put_text(to, text));
     }
     return LS_OK;

@@ -18,6 +18,7 @@
 
 #include "io/dataset_internal.h"
 #include "io/npy.h"
+#include "printable.h"
 
 static ls_status open_array(ls_dataset *dataset, const char *path, ls_npy *out)
 {
@@ -37,7 +38,7 @@ static ls_status check_record(ls_dataset *dataset, ls_part part, const ls_npy *a
         if (isfinite((float)value)) continue;
         LS_TRY(ls_dataset_bad_record(
             dataset, "%s: record %zu, element %zu (byte %zu): %g, expected a finite 32-bit number",
-            a->file->path, n + 1, k + 1, ls_npy_place(a, i), value));
+            a->file->path, n + 1, k + 1, ls_npy_place(a, i), ls_printable(value)));
         return ls_dataset_leave_out(dataset, part, n);
     }
     return LS_OK;
@@ -75,7 +76,7 @@ static ls_status read_weight(ls_dataset *dataset, const ls_npy *w, size_t n)
     }
     LS_TRY(ls_dataset_bad_record(dataset, "%s: record %zu (byte %zu): weight %g, expected a finite "
                                  "32-bit number, 0 or more", w->file->path, n + 1,
-                                 ls_npy_place(w, n), weight));
+                                 ls_npy_place(w, n), ls_printable(weight)));
     return ls_dataset_leave_out(dataset, LS_PART_TRAIN, n);
 }
 

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "printable.h"
 #include "train/run.h"
 
 /* The digest that most ranks have; rank 0's if none has a majority. */
@@ -40,7 +41,8 @@ static ls_status name_element(const char *group, const ls_parameter *tensor, int
             if (memcmp(&x[i], &y[i], sizeof *x) != 0)
                 return ls_fail(LS_ERR_DIVERGED, "replicas diverged: %s/%s, element %zu: rank %d "
                                "has %.9g, rank %d has %.9g", group, tensor[t].name,
-                               i - tensor[t].begin, bad, (double)x[i], good, (double)y[i]);
+                               i - tensor[t].begin, bad, ls_printable((double)x[i]), good,
+                               ls_printable((double)y[i]));
     return LS_OK;
 }
 

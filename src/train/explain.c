@@ -10,6 +10,7 @@
 
 #include "numerics.h"
 #include "page.h"
+#include "printable.h"
 
 ls_status ls_explanation_create(ls_run *run)
 {
@@ -134,8 +135,8 @@ static void put_shards(FILE *out, const ls_run *run)
         for (int s = begin; s < end; s++) {
             samples += e->row[s].samples;
             fprintf(out, "  %4d %5d %7" PRId64 " %15.9g %9" PRId64 " %15.9g\n", r, s,
-                    e->row[s].samples, e->row[s].loss, e->row[s].correct,
-                    (double)e->shard_gradient[s]);
+                    e->row[s].samples, ls_printable(e->row[s].loss), e->row[s].correct,
+                    ls_printable((double)e->shard_gradient[s]));
         }
         fprintf(out, "  rank %d owns shards %d..%d: %" PRId64 " samples\n", r, begin, end - 1,
                 samples);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "printable.h"
 #include "train/state_scale.h"
 #include "train/state_text.h"
 
@@ -91,7 +92,7 @@ static ls_status check_finite(const ls_saved_tensor *tensor, int count)
         for (size_t i = 0; i < elements; i++)
             if (!isfinite(x[i]))
                 return ls_fail(LS_ERR_NONFINITE, "%s: element %zu is %g: not saved",
-                               tensor[t].name, i, (double)x[i]);
+                               tensor[t].name, i, ls_printable((double)x[i]));
     }
     return LS_OK;
 }
@@ -169,7 +170,7 @@ static void check_values(const arena_group *group, const ls_parameter *parameter
         char detail[96];
         if (isfinite(x[i]) && !(squares && x[i] < 0)) continue;
         snprintf(detail, sizeof detail, ": element %zu is %g, expected a finite number%s", i,
-                 (double)x[i], squares ? ", 0 or more" : "");
+                 ls_printable((double)x[i]), squares ? ", 0 or more" : "");
         add_name(bad, "impossible", name, detail);
         return;
     }

@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "printable.h"
+
 static const char *const tensor_name[LS_SCALE_TENSORS] = { "scale/mean", "scale/deviation" };
 
 void ls_state_scale_text(const ls_scale_rule *scale, char out[LS_SCALE_TEXT_BYTES])
@@ -63,7 +65,8 @@ static ls_status load_statistics(const ls_checkpoint *checkpoint, const char *pa
         for (size_t c = 0; c < out->channels; c++)
             if (!isfinite(data[t][c]) || (t > 0 && !(data[t][c] > 0)))
                 return ls_fail(LS_ERR_FORMAT, "%s: %s: element %zu is %g, expected a finite "
-                               "number%s", path, tensor_name[t], c, data[t][c],
+                               "number%s", path, tensor_name[t], c,
+                               ls_printable(data[t][c]),
                                t > 0 ? " above 0" : "");
     }
     out->mean = data[0];

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "printable.h"
 #include "train/state_scale.h"
 
 enum { LINE_BYTES = 1024, COUNT_DIGITS = 15 };
@@ -30,11 +31,13 @@ static void write_line(const ls_history_line *line, char out[LINE_BYTES])
 {
     const int metrics = line->metric_count > 2 ? line->metric_count : 2;
     int used = snprintf(out, LINE_BYTES, "%" PRIu64 " %" PRIu64 " %.17g %.17g %.17g %.17g %.17g",
-                        line->epoch, line->step, line->lr, line->loss, line->val_loss,
-                        line->seconds, line->samples_per_second);
+                        line->epoch, line->step, line->lr, ls_printable(line->loss),
+                        ls_printable(line->val_loss), ls_printable(line->seconds),
+                        ls_printable(line->samples_per_second));
     for (int m = 0; m < 2 * metrics; m++)
         used += snprintf(out + used, (size_t)(LINE_BYTES - used), " %.17g",
-                         m < metrics ? line->metric[m] : line->val_metric[m - metrics]);
+                         ls_printable(m < metrics ? line->metric[m]
+                                                  : line->val_metric[m - metrics]));
 }
 
 /* Numbers separated by spaces, all of the text. Returns how many; -1: it is something else. */

@@ -13,6 +13,7 @@
  */
 #include <math.h>
 
+#include "printable.h"
 #include "train/explain.h"
 #include "train/guard.h"
 #include "train/run.h"
@@ -152,8 +153,8 @@ static ls_gradient_finish_args finish_args(const ls_rank *k)
 /* Once the results of finishing the gradient have been read. */
 static ls_status judge_gradient(ls_rank *k)
 {
-    k->numbers.grad_norm = ls_trained_norm(k->run->rule, k->replica.results_host.gradient_square,
-                                           k->run->model.parameter_count);
+    k->numbers.grad_norm = ls_printable(ls_trained_norm(
+        k->run->rule, k->replica.results_host.gradient_square, k->run->model.parameter_count));
     return ls_nonfinite_check(k);
 }
 
@@ -175,7 +176,7 @@ static ls_status divide(ls_rank *k)
     n->skipped = n->denominator == 0;
     LS_TRY(ls_replica_regularizer(&k->replica, run->group, &n->regularizer));
     n->data_loss = n->skipped ? 0 : n->totals.loss / n->denominator;
-    n->loss = n->data_loss + n->regularizer;
+    n->loss = ls_printable(n->data_loss + n->regularizer);
     if (!isfinite(n->loss)) return ls_nonfinite_loss(k);
     if (n->skipped) return LS_OK;
     n->scale = (float)(1 / (n->denominator * k->progress.guard.loss_scale));
@@ -244,8 +245,8 @@ static ls_status update(ls_rank *k)
     LS_TRY(ls_replica_commit_statistics(r, true));
     LS_TRY(ls_replica_read_results(r, run->group, "updating the weights"));
     if (args.finish) LS_TRY(judge_gradient(k));
-    n->update_norm = sqrt(ls_tree_sum(r->results_host.update_square,
-                                      (size_t)run->model.parameter_count));
+    n->update_norm = ls_printable(sqrt(ls_tree_sum(r->results_host.update_square,
+                                                   (size_t)run->model.parameter_count)));
     n->digest = ls_replica_digest(r);
     if (!isfinite(n->update_norm)) return take_back(k, &before);
     LS_TRY(ls_guard_keep(k));

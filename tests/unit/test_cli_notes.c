@@ -86,6 +86,34 @@ static void test_an_until_that_was_not_reached_is_told_of(void **state)
     assert_null(strstr(last.out, "\n  until"));
 }
 
+/* A loss of inf - inf, whose sign bit is the machine's; then what eval and predict make of such
+ * numbers, and a file that holds one. */
+static void test_a_nan_is_printed_without_a_sign(void **state)
+{
+    (void)state;
+    static const unsigned char nan[] = { 0x00, 0x00, 0xc0, 0xff };
+    char table[COMMAND_TEXT_BYTES];
+    write_text("huge.model", "input 1\ndense 2 init=constant:100\nloss softmax-crossentropy\n");
+    write_text("huge.csv", "3e38,0\n3e38,1\n");
+    write_text("small.csv", "1,0\n2,1\n");
+    expect("train huge.model --data csv:huge.csv,test=none --epochs 1 --out h", 1);
+    expect_text(last.err, "step 1: the loss is nan: the output of layer dense1 is the first");
+    expect("train huge.model --data csv:small.csv,test=none --epochs 1 --out s", 0);
+    expect("eval s --data csv:huge.csv,test=none", 0);
+    assert_null(strstr(last.out, "-nan"));
+    expect("predict s --data csv:huge.csv,test=none --out p.csv", 0);
+    read_text("p.csv", table);
+    assert_null(strstr(table, "-nan"));
+    FILE *file = fopen("x.npy", "wb");
+    assert_non_null(file);
+    fprintf(file, "\x93NUMPY\x01%cv%c{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1), }%*s\n",
+            0, 0, 58, "");
+    fwrite(nan, 1, sizeof nan, file);
+    assert_int_equal(fclose(file), 0);
+    expect("data verify npy:x.npy,x.npy", 3);
+    expect_text(last.err, ": nan, expected a finite 32-bit number");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -94,6 +122,7 @@ int main(void)
         TEST_IN_FOLDER(test_a_sigmoid_before_a_crossentropy_is_warned_of),
         TEST_IN_FOLDER(test_a_warm_up_that_the_run_does_not_outlast_is_warned_of),
         TEST_IN_FOLDER(test_an_until_that_was_not_reached_is_told_of),
+        TEST_IN_FOLDER(test_a_nan_is_printed_without_a_sign),
     };
     return cmocka_run_group_tests(tests, find_program, NULL);
 }
