@@ -143,7 +143,8 @@ static ls_status run_predict(const ls_invocation *v, int *exit_code)
     LS_TRY(ls_evaluate_argument(v, true, true, &e));
     const ls_status status = write_rows(&e.result, path);
     if (status == LS_OK && path) {
-        printf("%s: %zu samples, %zu number%s each\n", path, e.result.samples, e.result.columns,
+        printf("%s: %zu sample%s, %zu number%s each\n", path, e.result.samples,
+               e.result.samples == 1 ? "" : "s", e.result.columns,
                e.result.columns == 1 ? "" : "s");
     }
     ls_evaluation_free(&e.result);

@@ -7,6 +7,7 @@
 
 #include "cli/console.h"
 #include "numerics.h"
+#include "train/metrics.h"
 #include "unit.h"
 
 static const char *const row_format = "  %-12s";
@@ -66,11 +67,14 @@ static void report_data(FILE *out, const ls_train_plan *plan)
     begin_row(out, "data");
     fprintf(out, "%s: %zu training", ls_dataset_spec(plan->dataset), info->count[LS_PART_TRAIN]);
     if (info->count[LS_PART_TEST] > 0) fprintf(out, " and %zu test", info->count[LS_PART_TEST]);
-    fputs(" samples of ", out);
+    const ls_part last = info->count[LS_PART_TEST] > 0 ? LS_PART_TEST : LS_PART_TRAIN;
+    fprintf(out, " sample%s of ", info->count[last] == 1 ? "" : "s");
     if (info->is_image) fprintf(out, "%zux%zux%zu, ", info->height, info->width, info->channels);
-    else fprintf(out, "%zu numbers, ", info->channels);
-    if (info->task == LS_TASK_CLASSIFY) fprintf(out, "%zu classes\n", info->classes);
-    else fprintf(out, "%zu target%s\n", info->outputs, info->outputs == 1 ? "" : "s");
+    else fprintf(out, "%zu number%s, ", info->channels, info->channels == 1 ? "" : "s");
+    if (info->task == LS_TASK_CLASSIFY)
+        fprintf(out, "%zu class%s\n", info->classes, info->classes == 1 ? "" : "es");
+    else
+        fprintf(out, "%zu target%s\n", info->outputs, info->outputs == 1 ? "" : "s");
 }
 
 static void report_replicas(FILE *out, const ls_train_plan *plan)
@@ -98,7 +102,7 @@ static void report_batch(FILE *out, const ls_train_plan *plan)
     const ls_config *config = plan->config;
     ls_batch_split(plan->global_batch, config->shards, plan->world_size, split);
     begin_row(out, "batch");
-    fprintf(out, "%s; %d shards", split, config->shards);
+    fprintf(out, "%s; %d shard%s", split, config->shards, config->shards == 1 ? "" : "s");
     if (config->accumulate > 1) fprintf(out, " in %d passes", config->accumulate);
     fputc('\n', out);
     begin_row(out, "steps");
@@ -181,7 +185,8 @@ void ls_report_plan(FILE *out, const ls_train_plan *plan)
     fprintf(out, "%s\n", plan->numerics_class);
     report_optimizer(out, plan->config, plan->schedule);
     begin_row(out, "parameters");
-    fprintf(out, "%zu in %d tensors, %s\n", model->parameter_total, model->parameter_count,
+    fprintf(out, "%zu in %d tensor%s, %s\n", model->parameter_total, model->parameter_count,
+            model->parameter_count == 1 ? "" : "s",
             ls_with_unit(4.0 * (double)model->parameter_total, weights));
     begin_row(out, "memory");
     fprintf(out, "%s a replica\n", ls_with_unit((double)plan->device_bytes, all));
@@ -301,7 +306,8 @@ static void report_done(FILE *out, const ls_train_result *result)
     const uint64_t epochs = result->epochs, begun = result->step_of_epoch;
     const uint64_t whole = result->steps_per_epoch;
     if (begun > 0 && epochs == 0) {
-        fprintf(out, "%" PRIu64 " of an epoch's %" PRIu64 " steps\n", begun, whole);
+        fprintf(out, "%" PRIu64 " of an epoch's %" PRIu64 " step%s\n", begun, whole,
+                whole == 1 ? "" : "s");
         return;
     }
     fprintf(out, "%" PRIu64 " epoch%s", epochs, epochs == 1 ? "" : "s");
@@ -327,8 +333,9 @@ void ls_report_result(FILE *out, const char *program, const ls_config *config,
     report_until(out, config, result);
     if (has_trained) {
         begin_row(out, "speed");
-        fprintf(out, "%.0f samples/s: %" PRIu64 " samples in %.3f s of steps\n",
-                result->samples_per_second, result->samples, result->seconds);
+        fprintf(out, "%.0f samples/s: %" PRIu64 " sample%s in %.3f s of steps\n",
+                result->samples_per_second, result->samples, result->samples == 1 ? "" : "s",
+                result->seconds);
         ls_report_time(out, &result->time);
         report_input(out, &result->input, result->time.steps);
     }

@@ -27,7 +27,8 @@ static ls_status evaluate(const ls_ladder *l, const char *devices, const ls_reco
 static void print_evaluation(const ls_evaluation *e)
 {
     char text[LS_READABLE_BYTES];
-    printf("     evaluated  %zu samples: loss %s", e->samples, ls_readable(e->loss, text));
+    printf("     evaluated  %zu sample%s: loss %s", e->samples,
+           e->samples == 1 ? "" : "s", ls_readable(e->loss, text));
     for (int m = 0; m < e->metric_count; m++) {
         printf(", %s %s", e->metric_name[m], ls_readable(e->metric[m], text));
     }
@@ -43,9 +44,10 @@ ls_status ls_rung_one(ls_ladder *l)
     printf("\n 1  one replica (%s): train, save, reload, evaluate\n", l->one);
     LS_TRY(ls_ladder_train(l, &l->config, l->one, one));
     if (l->stopped) return LS_OK;
-    printf("     trained    %" PRIu64 " epoch%s, %" PRIu64 " steps of %zu samples\n",
+    printf("     trained    %" PRIu64 " epoch%s, %" PRIu64 " step%s of %zu sample%s\n",
            one->result.epochs, one->result.epochs == 1 ? "" : "s", one->result.steps,
-           one->global_batch);
+           one->result.steps == 1 ? "" : "s", one->global_batch,
+           one->global_batch == 1 ? "" : "s");
     LS_TRY(evaluate(l, l->one, one, &l->evaluation));
     print_evaluation(e);
     const ls_history_line *last = &one->result.last;

@@ -101,9 +101,9 @@ static ls_status show_memory(const ls_config *config, const ls_model *model,
     ls_device_list list;
     LS_TRY(choose_devices(config, &list));
     if (list.count > filled.shards)
-        return ls_fail(LS_ERR_ARGUMENT, "--devices %s: %d replicas, but only %d shards to share "
+        return ls_fail(LS_ERR_ARGUMENT, "--devices %s: %d replicas, but only %d shard%s to share "
                        "out; use --shards %d or more", config->devices, list.count, filled.shards,
-                       list.count);
+                       filled.shards == 1 ? "" : "s", list.count);
     ls_config_fill(&filled, list.count);
     ls_rank_memory memory[LS_WORLD_MAX];
     const ls_dataset_info made = data_of(model);
@@ -190,8 +190,8 @@ static ls_status print_run(const ls_saved_run *run)
 {
     char *config = NULL;
     const ls_progress *p = &run->progress;
-    printf("step        %" PRIu64 " updates; epoch %" PRIu64 ", after %" PRIu64 " of its steps\n",
-           p->step, p->epoch + 1, p->step_of_epoch);
+    printf("step        %" PRIu64 " update%s; epoch %" PRIu64 ", after %" PRIu64 " of its steps\n",
+           p->step, p->step == 1 ? "" : "s", p->epoch + 1, p->step_of_epoch);
     printf("model       %s\nnumerics    %s\nwritten by  %s\n", run->text[LS_SAVED_MODEL_NAME],
            run->text[LS_SAVED_CLASS], run->text[LS_SAVED_WORLD]);
     printf("data        %s\n            identity %s\n", run->text[LS_SAVED_DATA],

@@ -110,8 +110,9 @@ static void print_journey(FILE *page, int world_size, int shard_count, const int
 static void print_page(FILE *page, int world_size, int shard_count)
 {
     int ring[LS_SHARD_MAX];
-    fprintf(page, "Ring of %d rank%s, %d shards, %d ring steps.\n\n", world_size,
-            world_size == 1 ? "" : "s", shard_count, ls_ring_step_count(world_size));
+    fprintf(page, "Ring of %d rank%s, %d shard%s, %d ring steps.\n\n", world_size,
+            world_size == 1 ? "" : "s", shard_count, shard_count == 1 ? "" : "s",
+            ls_ring_step_count(world_size));
     for (int rank = 0; rank < world_size; rank++) {
         ring[rank] = rank;
         const int begin = ls_rank_shard_begin(rank, shard_count, world_size);

@@ -157,8 +157,8 @@ ls_status ls_augment_check(const ls_augment *augment, const ls_dataset_info *inf
     char text[LS_AUGMENT_TEXT_BYTES];
     ls_augment_write(augment, text);
     if (!info->is_image) {
-        return ls_fail(LS_ERR_ARGUMENT, "--augment %s: a sample is a row of %zu numbers, expected "
-                       "images", text, info->channels);
+        return ls_fail(LS_ERR_ARGUMENT, "--augment %s: a sample is a row of %zu number%s, expected "
+                       "images", text, info->channels, info->channels == 1 ? "" : "s");
     }
     const size_t side = info->height < info->width ? info->height : info->width;
     if (augment->crop < side && augment->cutout < side) return LS_OK;

@@ -148,8 +148,8 @@ static ls_status read_header(ls_checkpoint *c, const char *path, size_t *begin)
     }
     const size_t data_bytes = rest - (size_t)length;
     if (data_bytes != c->header.data_bytes) {
-        return ls_fail(LS_ERR_FORMAT, "%s: data: %zu bytes, but the tensors have %zu: %s", path,
-                       data_bytes, c->header.data_bytes,
+        return ls_fail(LS_ERR_FORMAT, "%s: data: %zu byte%s, but the tensors have %zu: %s", path,
+                       data_bytes, data_bytes == 1 ? "" : "s", c->header.data_bytes,
                        data_bytes < c->header.data_bytes ? "cut off" : "trailing bytes");
     }
     *begin = LENGTH_BYTES + (size_t)length;

@@ -285,8 +285,9 @@ static ls_status check_tensors(const char *path, ls_header *header)
         crc_count += strncmp(header->text[i].key, LS_CRC_PREFIX, sizeof LS_CRC_PREFIX - 1) == 0;
     }
     if (crc_count == header->tensor_count + 1) return LS_OK;
-    return ls_fail(LS_ERR_FORMAT, "%s: header: %d checks for %d tensors: one is missing", path,
-                   crc_count - 1, header->tensor_count);
+    return ls_fail(LS_ERR_FORMAT, "%s: header: %d check%s for %d tensor%s: one is missing", path,
+                   crc_count - 1, crc_count == 2 ? "" : "s", header->tensor_count,
+                   header->tensor_count == 1 ? "" : "s");
 }
 
 ls_status ls_header_parse(ls_header *header, const char *path, const char *json,

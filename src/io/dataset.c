@@ -69,14 +69,17 @@ static ls_status warn_of_classes(ls_dataset *dataset)
     }
     free(seen);
     const int32_t first = dataset->part[LS_PART_TRAIN].label[0];
+    if (info->count[LS_PART_TRAIN] == 1 && classes == 1) {
+        return ls_dataset_warn(dataset, "train: one sample, and no class but 0");
+    }
     if (present == 1) {
         return ls_dataset_warn(dataset, "train: all %zu labels are %d", info->count[LS_PART_TRAIN],
                                (int)first);
     }
     if (present < classes) {
         const bool maybe_numbers = strcmp(dataset->spec.kind, "csv") == 0;
-        return ls_dataset_warn(dataset, "train: %zu of %zu classes have no sample%s",
-                               classes - present, classes,
+        return ls_dataset_warn(dataset, "train: %zu of %zu classes %s no sample%s",
+                               classes - present, classes, classes - present == 1 ? "has" : "have",
                                maybe_numbers ? " (if the last field is a quantity: task=regress)"
                                              : "");
     }
@@ -110,11 +113,12 @@ static ls_status finish_parts(ls_dataset *dataset)
     ls_dataset_info *info = &dataset->info;
     for (int part = 0; part < LS_PART_COUNT; part++) LS_TRY(drop_bad(dataset, (ls_part)part));
     if (dataset->skipped > 0) {
-        LS_TRY(ls_dataset_warn(dataset, "skipped %zu bad records in all", dataset->skipped));
+        LS_TRY(ls_dataset_warn(dataset, "skipped %zu bad record%s in all", dataset->skipped,
+                               dataset->skipped == 1 ? "" : "s"));
     }
     if (info->count[LS_PART_TRAIN] == 0) {
-        return ls_fail(LS_ERR_FORMAT, "%s: no training sample (%zu bad records skipped)",
-                       dataset->spec_text, dataset->skipped);
+        return ls_fail(LS_ERR_FORMAT, "%s: no training sample (%zu bad record%s skipped)",
+                       dataset->spec_text, dataset->skipped, dataset->skipped == 1 ? "" : "s");
     }
     LS_TRY(warn_of_weights(dataset));
     if (info->task != LS_TASK_CLASSIFY) return LS_OK;

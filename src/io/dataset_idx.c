@@ -64,9 +64,10 @@ static ls_status check_size(const ls_data_file *file, size_t header_bytes, size_
     if (file->bytes == bytes) return LS_OK;
     if (file->bytes > bytes) {
         return ls_fail(LS_ERR_FORMAT,
-                       "%s: byte %zu: %zu bytes after the last record: header (byte 4) says %zu "
+                       "%s: byte %zu: %zu byte%s after the last record: header (byte 4) says %zu "
                        "%s, %zu bytes; the file has %zu",
-                       file->path, bytes, file->bytes - bytes, count, what, bytes, file->bytes);
+                       file->path, bytes, file->bytes - bytes,
+                       file->bytes - bytes == 1 ? "" : "s", count, what, bytes, file->bytes);
     }
     const size_t whole = (file->bytes - header_bytes) / record;
     return ls_fail(LS_ERR_FORMAT,
@@ -130,8 +131,9 @@ static ls_status open_part(ls_dataset *dataset, ls_part part, const char *images
     LS_TRY(open_labels(dataset, labels_name, &labels));
     const size_t label_count = labels->bytes - LABELS_HEADER;
     if (label_count != run.count) {
-        return ls_fail(LS_ERR_FORMAT, "%s: byte 4: %zu labels, expected %zu, as %s has images",
-                       labels->path, label_count, run.count, images_name);
+        return ls_fail(LS_ERR_FORMAT, "%s: byte 4: %zu label%s, expected %zu, as %s has images",
+                       labels->path, label_count, label_count == 1 ? "" : "s", run.count,
+                       images_name);
     }
     if (part == LS_PART_TRAIN) {
         info->height = height;

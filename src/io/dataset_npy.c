@@ -86,8 +86,10 @@ static ls_status open_weights(ls_dataset *dataset, const char *path)
     ls_npy w;
     LS_TRY(open_array(dataset, path, &w));
     if (w.dims > 2 || w.per_record != 1 || w.shape[0] != count) {
-        return ls_fail(LS_ERR_FORMAT, "%s: %zu records of %zu numbers, expected a weight for each "
-                       "of the %zu training samples", path, w.shape[0], w.per_record, count);
+        return ls_fail(LS_ERR_FORMAT, "%s: %zu record%s of %zu number%s, expected a weight for "
+                       "each of %zu training sample%s", path, w.shape[0],
+                       w.shape[0] == 1 ? "" : "s", w.per_record,
+                       w.per_record == 1 ? "" : "s", count, count == 1 ? "" : "s");
     }
     LS_TRY(ls_dataset_add_weights(dataset));
     for (size_t n = 0; n < count; n++) LS_TRY(read_weight(dataset, &w, n));
@@ -105,13 +107,13 @@ static ls_status check_kinds(const ls_npy *x, const ls_npy *y)
     }
     if (y->dims > 2 || (!ls_npy_is_float(y) && y->per_record != 1)) {
         return ls_fail(LS_ERR_FORMAT,
-                       "%s: %d dimensions, %zu numbers per record; expected labels [N] of whole "
-                       "numbers, or targets [N, K] of floats", y->file->path, y->dims,
-                       y->per_record);
+                       "%s: %d dimension%s, %zu number%s per record; expected labels [N] of "
+                       "whole numbers, or targets [N, K] of floats", y->file->path, y->dims,
+                       y->dims == 1 ? "" : "s", y->per_record, y->per_record == 1 ? "" : "s");
     }
     if (x->shape[0] != y->shape[0]) {
-        return ls_fail(LS_ERR_FORMAT, "%s: %zu records, expected %zu, as %s has", y->file->path,
-                       y->shape[0], x->shape[0], x->file->path);
+        return ls_fail(LS_ERR_FORMAT, "%s: %zu record%s, expected %zu, as %s has", y->file->path,
+                       y->shape[0], y->shape[0] == 1 ? "" : "s", x->shape[0], x->file->path);
     }
     return LS_OK;
 }
@@ -154,8 +156,9 @@ static ls_status check_alike(const ls_dataset *dataset, const ls_npy *x, const l
                        a.channels);
     }
     if (dataset->store != store_of(x)) {
-        return ls_fail(LS_ERR_FORMAT, "%s: elements of %zu bytes, expected the type that X has in "
-                       "training", x->file->path, x->element_bytes);
+        return ls_fail(LS_ERR_FORMAT, "%s: elements of %zu byte%s, expected the type that X has in "
+                       "training", x->file->path, x->element_bytes,
+                       x->element_bytes == 1 ? "" : "s");
     }
     if (a.task != b.task || a.outputs != b.outputs) {
         char found[48], expected[48];

@@ -28,15 +28,15 @@ static void say_head(FILE *out, const ls_dataset *dataset)
     if (info->is_image) {
         fprintf(out, "images %zux%zux%zu", info->height, info->width, info->channels);
     } else {
-        fprintf(out, "%zu numbers per sample", info->channels);
+        fprintf(out, "%zu number%s per sample", info->channels, info->channels == 1 ? "" : "s");
     }
     if (info->task == LS_TASK_CLASSIFY) {
-        fprintf(out, ", %zu classes", info->classes);
+        fprintf(out, ", %zu class%s", info->classes, info->classes == 1 ? "" : "es");
     } else {
         fprintf(out, ", %zu target%s", info->outputs, info->outputs == 1 ? "" : "s");
     }
-    fprintf(out, ", %zu train and %zu test samples\n", info->count[LS_PART_TRAIN],
-            info->count[LS_PART_TEST]);
+    fprintf(out, ", %zu train and %zu test sample%s\n", info->count[LS_PART_TRAIN],
+            info->count[LS_PART_TEST], info->count[LS_PART_TEST] == 1 ? "" : "s");
     fprintf(out, "identity  %s\n", dataset->identity);
 }
 

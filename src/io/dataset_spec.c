@@ -123,8 +123,8 @@ ls_status ls_spec_check(const ls_spec *spec, const char *const *keys, int files,
     }
     if (plain != files) {
         return ls_fail(LS_ERR_ARGUMENT,
-                       "data spec %s: %d names of files or folders, expected %d: %s", spec->kind,
-                       plain, files, usage);
+                       "data spec %s: %d name%s of files or folders, expected %d: %s", spec->kind,
+                       plain, plain == 1 ? "" : "s", files, usage);
     }
     return LS_OK;
 }

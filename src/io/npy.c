@@ -178,8 +178,8 @@ static ls_status find_header(const ls_data_file *file, cursor *c)
     c->at = data[6] > 1 ? 12 : 10;
     if (bytes > file->bytes - c->at) {
         return ls_fail(LS_ERR_FORMAT,
-                       "%s: byte 8: a header of %zu bytes, the file has %zu after it", file->path,
-                       bytes, file->bytes - c->at);
+                       "%s: byte 8: a header of %zu byte%s, the file has %zu after it", file->path,
+                       bytes, bytes == 1 ? "" : "s", file->bytes - c->at);
     }
     c->end = c->at + bytes;
     return LS_OK;
@@ -205,8 +205,8 @@ static ls_status check_size(ls_npy *a)
     char expected[32] = "more than 2^64";
     if (!overflow) snprintf(expected, sizeof expected, "%zu", bytes);
     return ls_fail(LS_ERR_FORMAT,
-                   "%s: byte %zu: %zu bytes of data, expected %s by the header's shape",
-                   a->file->path, a->data_at, found, expected);
+                   "%s: byte %zu: %zu byte%s of data, expected %s by the header's shape",
+                   a->file->path, a->data_at, found, found == 1 ? "" : "s", expected);
 }
 
 ls_status ls_npy_open(const ls_data_file *file, ls_npy *out)

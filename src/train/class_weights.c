@@ -28,7 +28,7 @@ static ls_status read_pair(const char *text, const char **p, size_t classes, flo
     if (end != *p + digits + 1 + number) return expected(text, *p, form);
     if (class >= classes) {
         return ls_fail(LS_ERR_ARGUMENT, "--class-weights: class %zu, expected 0..%zu: the data has "
-                       "%zu classes", class, classes - 1, classes);
+                       "%zu class%s", class, classes - 1, classes, classes == 1 ? "" : "es");
     }
     if (named[class]) return expected(text, *p, "each class once");
     if (!ls_is_finite(w) || w < 0) return expected(text, *p, "a finite weight, 0 or more");

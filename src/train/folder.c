@@ -73,8 +73,9 @@ ls_status ls_folder_open(ls_run *run, const ls_progress *start)
     const bool same = own[0] && is_same_folder(own, config->out);
     if (run->nothing_to_do && !same)
         return ls_fail(LS_ERR_ARGUMENT, "--out %s: there is nothing to write there: %s has "
-                       "done %" PRIu64 " epochs, %" PRIu64 " steps, all that is asked for",
-                       config->out, run->resume_path, start->epoch, start->step);
+                       "done %" PRIu64 " epoch%s, %" PRIu64 " step%s, all that is asked for",
+                       config->out, run->resume_path, start->epoch, start->epoch == 1 ? "" : "s",
+                       start->step, start->step == 1 ? "" : "s");
     if (choose) make_chosen_folder(config);
     const bool automatic = strcmp(config->resume, "auto") == 0;
     const ls_run_start how = same ? LS_RUN_CONTINUE : automatic ? LS_RUN_AGAIN : LS_RUN_NEW;

@@ -7,9 +7,9 @@
  * again, and a checkpoint brings its own.
  *
  * A warm-up is as long as it is whatever the run's length, so one of more updates than the run has
- * is told of. Steps are idle if the rate is 0 in all of them: a run whose cosine has ended and that is given
- * more epochs. A schedule that has come to 0 stays there, so the first and the last step tell; a
- * table may do as it likes, and is its author's matter.
+ * is told of. Steps are idle if the rate is 0 in all of them: a run whose cosine has ended and that
+ * is given more epochs. A schedule that has come to 0 stays there, so the first and the last step
+ * tell; a table may do as it likes, and is its author's matter.
  */
 #include "train/idle.h"
 

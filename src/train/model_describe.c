@@ -128,8 +128,8 @@ static void print_totals(FILE *out, const ls_model *model)
 {
     size_t fixed = 0;
     char text[32];
-    fprintf(out, "\nparameters  %s in %d tensors\n", with_commas(model->parameter_total, text),
-            model->parameter_count);
+    fprintf(out, "\nparameters  %s in %d tensor%s\n", with_commas(model->parameter_total, text),
+            model->parameter_count, model->parameter_count == 1 ? "" : "s");
     for (int i = 0; i < model->statistic_count; i++) fixed += model->statistic[i].count;
     if (fixed > 0) {
         fprintf(out, "            %s in %d tensors that are not trained: moving means and "

@@ -270,13 +270,14 @@ static ls_status check_classes(const char *file, const ls_parsed_model *m,
     const size_t outputs = last->layer.out.channels;
     if (!is_crossentropy(loss)) {
         return ls_model_fail(file, m->loss_kind, "%s needs target numbers, the data have labels "
-                             "of %zu classes: loss softmax-crossentropy, or task=regress in --data",
-                             ls_model_loss_name(loss), data->classes);
+                             "of %zu class%s: loss softmax-crossentropy, or task=regress in --data",
+                             ls_model_loss_name(loss), data->classes,
+                             data->classes == 1 ? "" : "es");
     }
     if (data->classes <= outputs) return LS_OK;
     if (loss == LS_LOSS_SIGMOID_CROSSENTROPY && outputs == 1 && data->classes == 2) return LS_OK;
-    return ls_model_fail(file, last->op, "'%s' has %zu outputs, the data have %zu classes",
-                         last->layer.name, outputs, data->classes);
+    return ls_model_fail(file, last->op, "'%s' has %zu output%s, the data have %zu classes",
+                         last->layer.name, outputs, outputs == 1 ? "" : "s", data->classes);
 }
 
 static ls_status check_targets(const char *file, const ls_parsed_model *m,
@@ -286,11 +287,13 @@ static ls_status check_targets(const char *file, const ls_parsed_model *m,
     const size_t outputs = last->layer.out.channels;
     if (loss == LS_LOSS_SOFTMAX_CROSSENTROPY) {
         return ls_model_fail(file, m->loss_kind, "softmax-crossentropy needs class labels, the "
-                             "data have %zu target numbers a sample: loss mse", data->outputs);
+                             "data have %zu target number%s a sample: loss mse", data->outputs,
+                             data->outputs == 1 ? "" : "s");
     }
     if (data->outputs == outputs) return LS_OK;
-    return ls_model_fail(file, last->op, "'%s' has %zu outputs, the data have %zu target numbers a "
-                         "sample", last->layer.name, outputs, data->outputs);
+    return ls_model_fail(file, last->op, "'%s' has %zu output%s, the data have %zu target number%s "
+                         "a sample", last->layer.name, outputs, outputs == 1 ? "" : "s",
+                         data->outputs, data->outputs == 1 ? "" : "s");
 }
 
 ls_status ls_model_choose_loss(const char *file, const ls_parsed_model *m,

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "train/idle.h"
+#include "train/model_parse.h"
 
 static void note(const ls_run *run, const char *text)
 {

@@ -342,7 +342,8 @@ static ls_status take_step(ls_rank *k)
     const ls_status status = ls_step_take(k);
     if (status == LS_OK || status == LS_ERR_ABORTED) return status;
     if (failed > 0)
-        snprintf(before, sizeof before, "after %" PRIu64 " in a row that were not finite, ", failed);
+        snprintf(before, sizeof before, "after %" PRIu64 " in a row that were not finite, ",
+                 failed);
     snprintf(text, sizeof text, "step %" PRIu64 ": %s%.900s", k->progress.step + 1, before,
              ls_last_error());
     snprintf(place, sizeof place, "%s", ls_last_error_place());

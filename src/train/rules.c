@@ -175,8 +175,8 @@ static ls_status freeze(ls_parameter_rule *rule, const ls_model *model)
         trained += !rule[p].frozen;
     }
     if (trained > 0 || used == 0) return LS_OK;
-    return ls_fail(LS_ERR_ARGUMENT, "--rules freeze all %d parameters that the loss depends on: "
-                   "nothing is left to train", used);
+    return ls_fail(LS_ERR_ARGUMENT, "--rules freeze all %d parameter%s that the loss depends on: "
+                   "nothing is left to train", used, used == 1 ? "" : "s");
 }
 
 ls_status ls_rules_create(const ls_config *config, const ls_model *model, ls_parameter_rule **out)

@@ -103,8 +103,9 @@ void ls_schedule_fill(ls_schedule *s, uint64_t run_steps)
 static void describe_table(const ls_schedule *s, char *out, size_t bytes)
 {
     const ls_rate_entry *last = &s->entry[s->entry_count - 1];
-    snprintf(out, bytes, "a table of %d rates, %g at first and %g from update %" PRIu64 " on",
-             s->entry_count, s->entry[0].rate, last->rate, last->step + 1);
+    snprintf(out, bytes, "a table of %d rate%s, %g at first and %g from update %" PRIu64 " on",
+             s->entry_count, s->entry_count == 1 ? "" : "s", s->entry[0].rate, last->rate,
+             last->step + 1);
 }
 
 void ls_schedule_describe(const ls_schedule *s, char *out, size_t bytes)
@@ -115,19 +116,20 @@ void ls_schedule_describe(const ls_schedule *s, char *out, size_t bytes)
     switch (s->kind) {
     case LS_SCHEDULE_CONSTANT: break;
     case LS_SCHEDULE_STEP:
-        snprintf(shape, sizeof shape, "times %g every %" PRIu64 " updates", s->factor, s->every);
+        snprintf(shape, sizeof shape, "times %g every %" PRIu64 " update%s", s->factor, s->every,
+                 s->every == 1 ? "" : "s");
         break;
     case LS_SCHEDULE_COSINE:
-        snprintf(shape, sizeof shape, "cosine over %" PRIu64 " updates to %g of lr", s->steps,
-                 s->final);
+        snprintf(shape, sizeof shape, "cosine over %" PRIu64 " update%s to %g of lr", s->steps,
+                 s->steps == 1 ? "" : "s", s->final);
         break;
     case LS_SCHEDULE_EXPONENTIAL:
-        snprintf(shape, sizeof shape, "times %g %s %" PRIu64 " updates", s->factor,
-                 s->staircase ? "every" : "over each", s->steps);
+        snprintf(shape, sizeof shape, "times %g %s %" PRIu64 " update%s", s->factor,
+                 s->staircase ? "every" : "over each", s->steps, s->steps == 1 ? "" : "s");
         break;
     case LS_SCHEDULE_POLYNOMIAL:
-        snprintf(shape, sizeof shape, "polynomial of power %g over %" PRIu64 " updates to %g",
-                 s->power, s->steps, s->final);
+        snprintf(shape, sizeof shape, "polynomial of power %g over %" PRIu64 " update%s to %g",
+                 s->power, s->steps, s->steps == 1 ? "" : "s", s->final);
         break;
     case LS_SCHEDULE_TABLE: describe_table(s, shape, sizeof shape); break;
     }

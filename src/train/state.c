@@ -230,8 +230,8 @@ static void find_extra(const ls_checkpoint *checkpoint, const char *begin,
 static ls_status refuse(const name_list *bad, const char *path, const ls_model *model)
 {
     if (bad->count == 0) return LS_OK;
-    return ls_fail(LS_ERR_FORMAT, "%s: %d tensors do not fit model %s: %s", path, bad->count,
-                   model->name, bad->text);
+    return ls_fail(LS_ERR_FORMAT, "%s: %d tensor%s not fit model %s: %s", path, bad->count,
+                   bad->count == 1 ? " does" : "s do", model->name, bad->text);
 }
 
 ls_status ls_run_state_load(const ls_checkpoint *checkpoint, const char *path,

@@ -43,9 +43,10 @@ static ls_status resolve_config(ls_run *run)
     LS_TRY(ls_device_list_parse(config->devices, config->p2p, &run->list));
     run->world_size = run->list.count;
     if (run->world_size > config->shards)
-        return ls_fail(LS_ERR_ARGUMENT, "--devices %s: %d replicas, but only %d shards to share "
+        return ls_fail(LS_ERR_ARGUMENT, "--devices %s: %d replicas, but only %d shard%s to share "
                        "out; use --shards %d or more (it is part of the numerics class)",
-                       config->devices, run->world_size, config->shards, run->world_size);
+                       config->devices, run->world_size, config->shards,
+                       config->shards == 1 ? "" : "s", run->world_size);
     ls_config_fill(config, run->world_size);
     run->threads = ls_replica_threads(config->threads, run->world_size);
     snprintf(run->world, sizeof run->world, "%dx%s", run->world_size,
@@ -140,9 +141,9 @@ static ls_status check_progress(const ls_run *run, const ls_progress *start)
         start->step <= start->epoch * run->steps_per_epoch + start->step_of_epoch)
         return LS_OK;
     return ls_fail(LS_ERR_FORMAT, "%s: step %" PRIu64 ", epoch %" PRIu64 ", step_of_epoch %" PRIu64
-                   ": expected no more than the data have, with %" PRIu64 " steps an epoch",
+                   ": expected no more than the data have, with %" PRIu64 " step%s an epoch",
                    run->resume_path, start->step, start->epoch, start->step_of_epoch,
-                   run->steps_per_epoch);
+                   run->steps_per_epoch, run->steps_per_epoch == 1 ? "" : "s");
 }
 
 static uint64_t min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }
@@ -155,8 +156,9 @@ static ls_status plan_steps(ls_run *run, const ls_progress *start)
     run->steps_per_epoch = ls_sampler_step_count(samples, config->global_batch,
                                                  config->drop_remainder);
     if (run->steps_per_epoch == 0)
-        return ls_fail(LS_ERR_ARGUMENT, "--drop-remainder: %zu training samples do not fill one "
-                       "batch of %" PRIu64, samples, config->global_batch);
+        return ls_fail(LS_ERR_ARGUMENT, "--drop-remainder: %zu training sample%s not fill one "
+                       "batch of %" PRIu64, samples, samples == 1 ? " does" : "s do",
+                       config->global_batch);
     if (run->resume_path[0]) LS_TRY(check_progress(run, start));
     run->nothing_to_do = run->resume_path[0]
                          && ((config->epochs > 0 && start->epoch >= config->epochs)

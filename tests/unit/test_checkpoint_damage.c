@@ -182,7 +182,7 @@ static void test_crafted_headers_that_lie_are_refused(void **state)
         { "", TENSOR("a", "F32", "[2]", "[0,8]"), 8,
           "no metadata crc32c/a" },
         { CRC8("a") CRC8("c"), TENSOR("a", "F32", "[2]", "[0,8]"), 8,
-          "2 checks for 1 tensors" },
+          "2 checks for 1 tensor: " },
         { CRC4("b") CRC8("a"), TENSOR("b", "F32", "[1]", "[0,4]")
           TENSOR("a", "F64", "[1]", "[4,12]"), 12, "not aligned" },
         { CRC8("a"), ",\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904,4],"

@@ -57,10 +57,11 @@ static void test_a_sigmoid_before_a_crossentropy_is_warned_of(void **state)
     (void)state;
     write_text("two.csv", "1,0\n2,1\n3,0\n4,1\n");
     write_text("twice.model", "input 1\ndense 1\nsigmoid\nloss sigmoid-crossentropy\n");
-    write_text("hidden.model", "input 1\ndense 1\nsigmoid\ndense 1\nloss sigmoid-crossentropy\n");
+    write_text("hidden.model",
+               "input 1\ndense 1\nsigmoid\ndense 1\nloss sigmoid-crossentropy\n");
     expect("train twice.model --data csv:two.csv,test=none --epochs 1 --out t", 0);
-    expect_text(last.err, "lockstep: warning: the last layer, 'sigmoid1' in line 3 of the model, is "
-                "a sigmoid, and 'sigmoid-crossentropy' applies its own");
+    expect_text(last.err, "lockstep: warning: the last layer, 'sigmoid1' in line 3 of the model, "
+                "is a sigmoid, and 'sigmoid-crossentropy' applies its own");
     expect("train hidden.model --data csv:two.csv,test=none --epochs 1 --out h", 0);
     assert_string_equal(last.err, "");
 }
@@ -106,12 +107,54 @@ static void test_a_nan_is_printed_without_a_sign(void **state)
     assert_null(strstr(table, "-nan"));
     FILE *file = fopen("x.npy", "wb");
     assert_non_null(file);
-    fprintf(file, "\x93NUMPY\x01%cv%c{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1), }%*s\n",
-            0, 0, 58, "");
+    fprintf(file, "\x93NUMPY\x01%cv%c%-117s\n", 0, 0,
+            "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1), }");
     fwrite(nan, 1, sizeof nan, file);
     assert_int_equal(fclose(file), 0);
     expect("data verify npy:x.npy,x.npy", 3);
     expect_text(last.err, ": nan, expected a finite 32-bit number");
+}
+
+/* No message of these runs, each of one thing, has a number 1 before a plural. */
+static void test_one_thing_is_not_many(void **state)
+{
+    (void)state;
+    static const char *const plural[] = { " 1 classes", " 1 samples", " 1 shards", " 1 tensors",
+                                          " 1 numbers", " 1 steps", " 1 updates", " 1 records",
+                                          " 1 test samples", " 1 parameters", " 1 rates" };
+    write_text("one.csv", "1,0\n");
+    write_text("other.csv", "2,0\n");
+    write_text("one.model", "input 1\ndense 1 bias=no\nloss softmax-crossentropy\n");
+    static const struct {
+        const char *line;
+        int code;
+        const char *says;
+    } run[] = {
+        { "train one.model --data csv:one.csv,test=other.csv --epochs 1 --shards 1 --out a", 0,
+          "1 training and 1 test sample of 1 number, 1 class\n" },
+        { "show a", 0, "step        1 update;" },
+        { "data verify csv:one.csv,test=other.csv", 0,
+          "1 number per sample, 1 class, 1 train and 1 test sample\n" },
+        { "show one.model --devices host:1 --shards 1", 0, "1 in 1 tensor\n" },
+        { "predict a --data csv:one.csv,test=none --out p.csv", 0, "1 sample, 1 number each" },
+        { "train one.model --data csv:one.csv,test=none --steps 1 --schedule cosine --out b", 0,
+          "cosine over 1 update to" },
+        { "train one.model --data csv:one.csv,test=none --steps 1 --schedule step:1,0.5 --out c",
+          0, "every 1 update\n" },
+        { "train one.model --data csv:one.csv,test=none --epochs 1 --rules *=freeze --out d", 2,
+          "freeze all 1 parameter that" },
+        { "train one.model --data csv:one.csv,test=none --drop-remainder --out e", 2,
+          "1 training sample does not fill one batch" },
+        { "train one.model --data csv:one.csv,test=none --devices host:2 --shards 1 --out f", 2,
+          "only 1 shard to share" },
+    };
+    for (size_t i = 0; i < sizeof run / sizeof run[0]; i++) {
+        expect(run[i].line, run[i].code);
+        expect_text(run[i].code == 0 ? last.out : last.err, run[i].says);
+        for (size_t p = 0; p < sizeof plural / sizeof plural[0]; p++)
+            if (strstr(last.out, plural[p]) || strstr(last.err, plural[p]))
+                fail_msg("lockstep %s:%s\n%s%s", run[i].line, plural[p], last.out, last.err);
+    }
 }
 
 int main(void)
@@ -123,6 +166,7 @@ int main(void)
         TEST_IN_FOLDER(test_a_warm_up_that_the_run_does_not_outlast_is_warned_of),
         TEST_IN_FOLDER(test_an_until_that_was_not_reached_is_told_of),
         TEST_IN_FOLDER(test_a_nan_is_printed_without_a_sign),
+        TEST_IN_FOLDER(test_one_thing_is_not_many),
     };
     return cmocka_run_group_tests(tests, find_program, NULL);
 }

@@ -220,11 +220,11 @@ static void test_what_is_odd_in_the_data_is_said_once(void **state)
     (void)state;
     write_text("odd.csv", "1,0\n2,1\nx,1\n4,0\n5,1\n6,0\n");
     expect("data verify csv:odd.csv,bad=skip", 0);
-    expect_text(last.out, "warning: skipped 1 bad records");
+    expect_text(last.out, "warning: skipped 1 bad record in all");
     assert_string_equal(last.err, "");
     expect("train linear --data csv:odd.csv,bad=skip --epochs 1 --out odd", 0);
     expect_text(last.err, "lockstep: warning: skipped: odd.csv: line 3");
-    expect_text(last.err, "lockstep: warning: skipped 1 bad records");
+    expect_text(last.err, "lockstep: warning: skipped 1 bad record in all");
 }
 
 static void test_an_option_that_does_nothing_is_warned_of(void **state)

@@ -32,7 +32,7 @@ static void test_a_wrong_spec_is_answered_with_the_nearest_known_name(void **sta
     must_refuse(LS_ERR_ARGUMENT, "nothing after 'csv:'", "csv:");
     must_refuse(LS_ERR_ARGUMENT, "0 names of files or folders, expected 1", "csv,header=no");
     must_refuse(LS_ERR_ARGUMENT, "2 names of files or folders, expected 1", "%s", "idx:a,b");
-    must_refuse(LS_ERR_ARGUMENT, "1 names of files or folders, expected 0", "%s", "digits:x");
+    must_refuse(LS_ERR_ARGUMENT, "1 name of files or folders, expected 0", "%s", "digits:x");
     must_refuse(LS_ERR_ARGUMENT, "'b' after header=no", "%s", "csv:a,header=no,b");
     must_refuse(LS_ERR_ARGUMENT, "expected KEY=VALUE", "%s", "npy:x,y,test=a,b,c");
     must_refuse(LS_ERR_ARGUMENT, "task=klass, expected task=class|regress", "csv:a,task=klass");

@@ -130,7 +130,8 @@ static const refusal refusals[] = {
     { "input auto\ndense auto\nloss auto smoothing=0", &diabetes_info, "m:3:11: ",
       "the loss is mse" },
     { "input auto\ndense 1\nloss softmax-crossentropy", &diabetes_info, "m:3:6: ", "loss mse" },
-    { "input auto\ndense 2\nloss mse", &diabetes_info, "m:2:1: ", "1 target numbers" },
+    { "input auto\ndense 2\nloss mse", &diabetes_info, "m:2:1: ",
+      "has 2 outputs, the data have 1 target number a sample" },
 };
 
 static void test_a_wrong_model_is_answered_with_place_found_and_expected(void **state)

@@ -108,7 +108,7 @@ static void test_the_test_part_follows_its_key(void **state)
                 "npy:%s/x.npy,%s/y.npy,test=%s/x2.npy,%s/y2.npy", path, path, path, path);
     data_folder_npy(folder, "x2.npy", "{'descr': '|u1', 'fortran_order': False, 'shape': (1, 2), }",
                     x_f4, 2);
-    must_refuse(LS_ERR_FORMAT, "x2.npy: elements of 1 bytes, expected the type",
+    must_refuse(LS_ERR_FORMAT, "x2.npy: elements of 1 byte, expected the type",
                 "npy:%s/x.npy,%s/y.npy,test=%s/x2.npy,%s/y2.npy", path, path, path, path);
     data_folder_npy(folder, "y2.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (6,), }",
                     x_f4, 24);
@@ -117,7 +117,7 @@ static void test_the_test_part_follows_its_key(void **state)
                 "npy:%s/x.npy,%s/y.npy,test=%s/x.npy,%s/y2.npy", path, path, path, path);
     must_refuse(LS_ERR_ARGUMENT, "expected test=X.npy,Y.npy",
                 "npy:%s/x.npy,%s/y.npy,test=%s/x2.npy", path, path, path);
-    must_refuse(LS_ERR_ARGUMENT, "1 names of files or folders, expected 2", "npy:%s/x.npy", path);
+    must_refuse(LS_ERR_ARGUMENT, "1 name of files or folders, expected 2", "npy:%s/x.npy", path);
 }
 
 static void refuse_header(const char *header, const char *want)

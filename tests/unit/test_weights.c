@@ -135,7 +135,7 @@ static void test_an_array_weighs_training_samples(void **state)
                 path, path);
     must_refuse(LS_ERR_FORMAT, "h.npy: record 3", "npy:%s/x.npy,%s/y.npy,weights=%s/h.npy", path,
                 path, path);
-    must_refuse(LS_ERR_FORMAT, "a weight for each of the 3 training samples",
+    must_refuse(LS_ERR_FORMAT, "a weight for each of 3 training samples",
                 "npy:%s/x.npy,%s/y.npy,weights=%s/s.npy", path, path, path);
 }
 
