@@ -120,6 +120,7 @@ SOURCES = {
         environment
         evaluate
         explain
+        first_weights
         folder
         forward
         gradient_plan
@@ -142,6 +143,7 @@ SOURCES = {
         normalize
         notes
         optimizer
+        pattern
         rank
         replica
         replica_layout

@@ -118,6 +118,7 @@ TESTS = """
     test_evaluate
     test_faults
     test_faulty_device
+    test_first_weights
     test_fold
     test_format16
     test_gather

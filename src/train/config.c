@@ -158,6 +158,10 @@ ls_status ls_config_check(const ls_config *config)
         return ls_fail(LS_ERR_ARGUMENT, "--order fast with --allreduce %s: expected ring or auto, "
                                         "fast is a ring's order", allreduce);
     }
+    if (config->init_only[0] && !config->init[0]) {
+        return ls_fail(LS_ERR_ARGUMENT, "--init-only %s needs --init, the checkpoint to take from",
+                       config->init_only);
+    }
     return check_optimizer(config);
 }
 

@@ -114,6 +114,7 @@ typedef struct {
     bool shuffle, drop_remainder;
     ls_augment augment;
     char out[LS_TEXT_BYTES], resume[LS_TEXT_BYTES], init[LS_TEXT_BYTES]; /* "": not given */
+    char init_only[LS_TEXT_BYTES]; /* patterns of what is taken of init's file; "": all */
     ls_until until;
     char monitor[32];        /* a column of history.csv, or "auto": callbacks.h, as are the next */
     uint64_t early_stop;     /* epochs; 0: off */

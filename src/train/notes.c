@@ -8,6 +8,7 @@
 
 #include "train/idle.h"
 #include "train/model_parse.h"
+#include "train/pattern.h"
 
 static void note(const ls_run *run, const char *text)
 {
@@ -72,6 +73,38 @@ static void note_lost_best(const ls_run *run)
     note(run, line);
 }
 
+/* "WHAT: NAME, NAME and 3 more": the tensors that --init-only names (`taken`), or does not. */
+static void note_tensors(const ls_run *run, const char *what, bool taken)
+{
+    enum { LISTED = 8 };
+    const ls_model *model = &run->model;
+    char line[LS_MESSAGE_BYTES];
+    int found = 0;
+    int used = snprintf(line, sizeof line, "%.600s:", what);
+    for (int i = 0; i < model->parameter_count + model->statistic_count; i++) {
+        const int s = i - model->parameter_count;
+        const char *name = s < 0 ? model->parameter[i].name : model->statistic[s].name;
+        if (ls_patterns_match(run->config.init_only, name) != taken) continue;
+        if (found++ < LISTED)
+            used += snprintf(line + used, sizeof line - (size_t)used, "%s %.80s",
+                             found > 1 ? "," : "", name);
+    }
+    if (found == 0) snprintf(line + used, sizeof line - (size_t)used, " nothing");
+    if (found > LISTED)
+        snprintf(line + used, sizeof line - (size_t)used, " and %d more", found - LISTED);
+    note(run, line);
+}
+
+/* What --init-only took, and what it left. */
+static void note_init(const ls_run *run)
+{
+    char what[LS_TEXT_BYTES + 32];
+    if (!run->config.init_only[0] || run->resume_path[0]) return;
+    snprintf(what, sizeof what, "taken from %s", run->config.init);
+    note_tensors(run, what, true);
+    note_tensors(run, "begins anew", false);
+}
+
 void ls_note_begin(const ls_run *run, uint64_t first)
 {
     note_data(run);
@@ -79,6 +112,7 @@ void ls_note_begin(const ls_run *run, uint64_t first)
     note_unused(run);
     note_sigmoid(run);
     note_lost_best(run);
+    note_init(run);
 }
 
 /* -- on the way -------------------------------------------------------------------------------- */

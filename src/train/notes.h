@@ -11,7 +11,8 @@
 
 #include "train/run.h"
 
-/* Before the first step, which is `first`: what is odd in data, options and model. */
+/* Before the first step, which is `first`: what is odd in data, options and model, and what
+ * --init-only took. */
 void ls_note_begin(const ls_run *run, uint64_t first);
 
 /* The learning rate has become smaller, as --plateau asked for. */

@@ -8,58 +8,16 @@
 #include <string.h>
 
 #include "nearest.h"
+#include "train/pattern.h"
 
-/* A part of the text. */
-typedef struct {
-    const char *at;
-    size_t count;
-} span;
-
-/* What is before the first `end` in *from, without blanks around it; *from moves past it and the
- * separator. */
-static span take(span *from, char end)
-{
-    const char *stop = memchr(from->at, end, from->count);
-    span part = { from->at, stop ? (size_t)(stop - from->at) : from->count };
-    const size_t used = part.count + (stop != NULL);
-    from->at += used;
-    from->count -= used;
-    while (part.count > 0 && *part.at == ' ') part.at++, part.count--;
-    while (part.count > 0 && part.at[part.count - 1] == ' ') part.count--;
-    return part;
-}
-
-/* Does `name` match? Only the last star passed may have to take more. */
-static bool matches(span pattern, const char *name)
-{
-    const size_t length = strlen(name);
-    size_t p = 0, n = 0, star = SIZE_MAX, taken = 0;
-    while (n < length) {
-        if (p < pattern.count && pattern.at[p] == '*') {
-            star = p++;
-            taken = n;
-        } else if (p < pattern.count && pattern.at[p] == name[n]) {
-            p++;
-            n++;
-        } else if (star != SIZE_MAX) {
-            p = star + 1;
-            n = ++taken;
-        } else {
-            return false;
-        }
-    }
-    while (p < pattern.count && pattern.at[p] == '*') p++;
-    return p == pattern.count;
-}
-
-static ls_status malformed(span found, const char *want)
+static ls_status malformed(ls_pattern found, const char *want)
 {
     return ls_fail(LS_ERR_ARGUMENT, "--rules: found '%.*s', expected %s",
                    (int)(found.count < 60 ? found.count : 60), found.at, want);
 }
 
 /* The number after "lr:" and its like. */
-static ls_status read_number(span property, size_t skip, double *out)
+static ls_status read_number(ls_pattern property, size_t skip, double *out)
 {
     char number[64], *end = number;
     const size_t count = property.count - skip;
@@ -73,13 +31,13 @@ static ls_status read_number(span property, size_t skip, double *out)
     return LS_OK;
 }
 
-static bool is_word(span text, const char *word)
+static bool is_word(ls_pattern text, const char *word)
 {
     return text.count == strlen(word) && memcmp(text.at, word, text.count) == 0;
 }
 
 /* Set one property in `rule`. */
-static ls_status apply_property(span property, ls_parameter_rule *rule)
+static ls_status apply_property(ls_pattern property, ls_parameter_rule *rule)
 {
     if (is_word(property, "freeze") || is_word(property, "train")) {
         rule->frozen = property.at[0] == 'f';
@@ -98,20 +56,20 @@ static ls_status apply_property(span property, ls_parameter_rule *rule)
     return malformed(property, "freeze, train, lr:X, decay:X, l1:X or l2:X");
 }
 
-static ls_status apply_properties(span properties, ls_parameter_rule *rule)
+static ls_status apply_properties(ls_pattern properties, ls_parameter_rule *rule)
 {
     do {
-        LS_TRY(apply_property(take(&properties, ','), rule));
+        LS_TRY(apply_property(ls_pattern_take(&properties, ','), rule));
     } while (properties.count > 0);
     return LS_OK;
 }
 
 /* The pattern and the properties of the next rule. */
-static ls_status next_rule(span *text, span *pattern, span *properties)
+static ls_status next_rule(ls_pattern *text, ls_pattern *pattern, ls_pattern *properties)
 {
-    const span rule = take(text, ';');
+    const ls_pattern rule = ls_pattern_take(text, ';');
     *properties = rule;
-    *pattern = take(properties, '=');
+    *pattern = ls_pattern_take(properties, '=');
     if (pattern->count > 0 && properties->count > 0) return LS_OK;
     return malformed(rule, "PATTERN=freeze, or PATTERN=lr:0.1,decay:0 and so on; rules are "
                            "separated by ';'");
@@ -119,10 +77,10 @@ static ls_status next_rule(span *text, span *pattern, span *properties)
 
 ls_status ls_rules_check(const char *text)
 {
-    span rest = { text, strlen(text) };
+    ls_pattern rest = { text, strlen(text) };
     while (rest.count > 0) {
         ls_parameter_rule ignored = { .frozen = false };
-        span pattern, properties;
+        ls_pattern pattern, properties;
         LS_TRY(next_rule(&rest, &pattern, &properties));
         LS_TRY(apply_properties(properties, &ignored));
     }
@@ -130,7 +88,7 @@ ls_status ls_rules_check(const char *text)
 }
 
 /* No parameter has such a name: the nearest. */
-static ls_status no_match(span pattern, const ls_model *model)
+static ls_status no_match(ls_pattern pattern, const ls_model *model)
 {
     char text[LS_NAME_BYTES * 2];
     const char **names = calloc((size_t)model->parameter_count + 1, sizeof *names);
@@ -148,13 +106,13 @@ static ls_status no_match(span pattern, const ls_model *model)
 
 static ls_status apply_rules(const char *text, const ls_model *model, ls_parameter_rule *rule)
 {
-    span rest = { text, strlen(text) };
+    ls_pattern rest = { text, strlen(text) };
     while (rest.count > 0) {
-        span pattern, properties;
+        ls_pattern pattern, properties;
         int count = 0;
         LS_TRY(next_rule(&rest, &pattern, &properties));
         for (int p = 0; p < model->parameter_count; p++) {
-            if (!matches(pattern, model->parameter[p].name)) continue;
+            if (!ls_pattern_matches(pattern, model->parameter[p].name)) continue;
             LS_TRY(apply_properties(properties, &rule[p]));
             count++;
         }

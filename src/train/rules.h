@@ -4,8 +4,7 @@
  *     --rules "conv1/k*=freeze;*bias=lr:2,l2:0.001"
  *
  * is a list of rules, separated by semicolons. A rule is a pattern, '=', and properties separated
- * by commas. A pattern is compared with the whole name of a parameter ("conv1/kernel"); a star
- * matches any characters, slashes too. Properties:
+ * by commas. A pattern picks parameters by name (pattern.h). Properties:
  *
  *     freeze   never changes: no gradient, no norm, no regularisation, no update
  *     train    the opposite, for what an earlier rule froze

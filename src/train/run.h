@@ -138,6 +138,11 @@ void ls_machine_close(ls_run *run); /* accepts one of which nothing was opened *
  * Blocks: a second per stream at most. */
 bool ls_machine_is_drained(ls_run *run);
 
+/* first_weights.c: what a new run begins with: weights and statistics as the model and the seed
+ * say, or those of --init, or of some tensors. Errors: FORMAT, IO, MEMORY; ARGUMENT (--init-only
+ * has a pattern that no tensor matches, with the nearest name). */
+LS_MUST_USE ls_status ls_first_weights(ls_run *run);
+
 /* folder.c: choose and open the run folder (config.out says which it is), in a run that continues
  * from `start` as it was then. Errors: ARGUMENT, IO, FORMAT. */
 LS_MUST_USE ls_status ls_folder_open(ls_run *run, const ls_progress *start);

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "printable.h"
+#include "train/pattern.h"
 #include "train/state_scale.h"
 #include "train/state_text.h"
 
@@ -154,7 +155,14 @@ typedef struct {
     const ls_parameter *tensor;
     int count;
     float *arena;
+    const char *only;  /* patterns of the names that count; NULL: all do */
 } arena_group;
+
+/* Does the tensor called PREFIX/name count? */
+static bool counts(const arena_group *group, const char *name)
+{
+    return !group->only || ls_patterns_match(group->only, name);
+}
 
 /* Numbers that no run could go on with: not finite, or a mean of squares below 0. */
 static void check_values(const arena_group *group, const ls_parameter *parameter,
@@ -183,6 +191,7 @@ static void load_arena(const ls_checkpoint *checkpoint, const arena_group *group
     for (int p = 0; p < group->count; p++) {
         const ls_parameter *parameter = &group->tensor[p];
         ls_saved_tensor want;
+        if (!counts(group, parameter->name)) continue;
         describe_tensor(&want, group->prefix, parameter, arena);
         const ls_saved_tensor *found = ls_checkpoint_tensor(checkpoint, want.name);
         if (!found) {
@@ -215,13 +224,14 @@ static bool is_known(const char *name, const arena_group *group)
 }
 
 /* Tensors of the file whose name begins with `begin` and that no group knows go to `bad`, but for
- * those of the scale. */
+ * those of the scale and those that do not count. */
 static void find_extra(const ls_checkpoint *checkpoint, const char *begin,
                        const arena_group *group, int group_count, name_list *bad)
 {
     for (int t = 0; t < ls_checkpoint_tensor_count(checkpoint); t++) {
         const char *name = ls_checkpoint_tensor_at(checkpoint, t)->name;
-        bool known = strncmp(name, begin, strlen(begin)) != 0 || ls_state_scale_has(name);
+        bool known = strncmp(name, begin, strlen(begin)) != 0 || ls_state_scale_has(name)
+                     || !counts(group, name + strlen(begin));
         for (int g = 0; g < group_count; g++) known = known || is_known(name, &group[g]);
         if (!known) add_name(bad, "extra", name, "");
     }
@@ -240,12 +250,12 @@ ls_status ls_run_state_load(const ls_checkpoint *checkpoint, const char *path,
 {
     name_list bad = { .used = 0 };
     arena_group group[1 + ARENAS_MAX] = {
-        { "statistics", model->statistic, model->statistic_count, statistics },
+        { "statistics", model->statistic, model->statistic_count, statistics, NULL },
     };
     const int count = ls_state_arena_count(config);
     for (int a = 0; a < count; a++) {
         group[1 + a] = (arena_group){ "", model->parameter, model->parameter_count,
-                                      arenas + (size_t)a * model->arena_floats };
+                                      arenas + (size_t)a * model->arena_floats, NULL };
         arena_prefix(config, a, group[1 + a].prefix);
     }
     for (int g = 0; g <= count; g++) load_arena(checkpoint, &group[g], &bad);
@@ -253,16 +263,17 @@ ls_status ls_run_state_load(const ls_checkpoint *checkpoint, const char *path,
     return refuse(&bad, path, model);
 }
 
-ls_status ls_run_weights_load(const ls_checkpoint *checkpoint, const char *path,
-                              const ls_model *model, bool averaged, float *weights,
-                              float *statistics)
+/* Weights, saved under `prefix`, and statistics: those that match `only`, or all if it is NULL. */
+static ls_status load_weights(const ls_checkpoint *checkpoint, const char *path,
+                              const ls_model *model, const char *prefix, const char *only,
+                              float *weights, float *statistics)
 {
     name_list bad = { .used = 0 };
     arena_group group[] = {
-        { "", model->parameter, model->parameter_count, weights },
-        { "statistics", model->statistic, model->statistic_count, statistics },
+        { "", model->parameter, model->parameter_count, weights, only },
+        { "statistics", model->statistic, model->statistic_count, statistics, only },
     };
-    snprintf(group[0].prefix, PREFIX_BYTES, "%s", averaged ? average_prefix : "weights");
+    snprintf(group[0].prefix, PREFIX_BYTES, "%s", prefix);
     for (int g = 0; g < 2; g++) {
         char begin[PREFIX_BYTES + 1];
         snprintf(begin, sizeof begin, "%.30s/", group[g].prefix);
@@ -270,4 +281,19 @@ ls_status ls_run_weights_load(const ls_checkpoint *checkpoint, const char *path,
         find_extra(checkpoint, begin, group, 2, &bad);
     }
     return refuse(&bad, path, model);
+}
+
+ls_status ls_run_weights_load(const ls_checkpoint *checkpoint, const char *path,
+                              const ls_model *model, bool averaged, float *weights,
+                              float *statistics)
+{
+    return load_weights(checkpoint, path, model, averaged ? average_prefix : "weights", NULL,
+                        weights, statistics);
+}
+
+ls_status ls_run_weights_load_some(const ls_checkpoint *checkpoint, const char *path,
+                                   const ls_model *model, const char *only, float *weights,
+                                   float *statistics)
+{
+    return load_weights(checkpoint, path, model, "weights", only, weights, statistics);
 }

@@ -104,6 +104,13 @@ LS_MUST_USE ls_status ls_run_weights_load(const ls_checkpoint *checkpoint, const
                                           const ls_model *model, bool averaged, float *weights,
                                           float *statistics);
 
+/* Of the weights and statistics those alone whose names, as the model has them, match one of the
+ * patterns `only` (pattern.h), as strict about them: each is in the file and in the model, and of
+ * the same shape. The others' places are left as they are. */
+LS_MUST_USE ls_status ls_run_weights_load_some(const ls_checkpoint *checkpoint, const char *path,
+                                               const ls_model *model, const char *only,
+                                               float *weights, float *statistics);
+
 /* "f32/1 V=8 B=64 reduction=mean order=exact": the numerics class of a run. A model with batch
  * normalisation adds its mode and, where statistics are those of a pass, the number of passes. With
  * --order fast the ring's length is part of it, at the end. */

@@ -181,25 +181,6 @@ static ls_status plan_steps(ls_run *run, const ls_progress *start)
 
 /* -- where the run starts ---------------------------------------------------------------------- */
 
-static ls_status init_weights(ls_run *run)
-{
-    const ls_config *config = &run->config;
-    if (!config->init[0]) {
-        ls_model_init_weights(&run->model, config->seed, run->arena_host);
-        ls_model_init_statistics(&run->model, run->statistics_host);
-        return LS_OK;
-    }
-    char path[LS_TEXT_BYTES * 2];
-    ls_checkpoint *init = NULL;
-    LS_TRY(ls_checkpoint_find(config->init, path, sizeof path));
-    ls_status status = ls_checkpoint_open(path, &init);
-    if (status == LS_OK)
-        status = ls_run_weights_load(init, path, &run->model, false, run->arena_host,
-                                     run->statistics_host);
-    ls_checkpoint_close(init);
-    return status;
-}
-
 /* The first contents of all arenas of the state: slots are zero, the average is the weights. */
 static ls_status load_state(ls_run *run, const ls_checkpoint *resumed)
 {
@@ -212,7 +193,7 @@ static ls_status load_state(ls_run *run, const ls_checkpoint *resumed)
     if (resumed)
         return ls_run_state_load(resumed, run->resume_path, &run->model, &run->config,
                                  run->arena_host, run->statistics_host);
-    LS_TRY(init_weights(run));
+    LS_TRY(ls_first_weights(run));
     if (run->config.ema > 0)
         memcpy(run->arena_host + (arenas - 1) * floats, run->arena_host,
                floats * sizeof *run->arena_host);

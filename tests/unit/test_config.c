@@ -34,8 +34,9 @@ static void test_the_table_has_every_documented_option_once(void **state)
         "model", "data", "devices", "global-batch", "replica-batch", "epochs", "steps",
         "optimizer", "lr", "momentum", "beta1", "beta2", "epsilon", "shards", "accumulate",
         "allreduce", "order", "precision", "seed", "threads", "readers", "bucket", "reduction",
-        "schedule", "warmup", "l1", "l2", "p2p", "out", "resume", "init", "until", "check-every",
-        "save-every", "timeout", "explain-step", "shuffle", "drop-remainder", "lr-scale",
+        "schedule", "warmup", "l1", "l2", "p2p", "out", "resume", "init", "init-only", "until",
+        "check-every", "save-every", "timeout", "explain-step", "shuffle", "drop-remainder",
+        "lr-scale",
         "base-batch", "rho", "weight-decay", "clip-value", "clip-norm", "clip-global-norm", "ema",
         "rules", "nonfinite", "monitor", "early-stop", "min-delta",
         "restore-best", "plateau", "plateau-factor", "plateau-delta", "plateau-cooldown",
@@ -420,7 +421,7 @@ static void test_what_makes_the_bits_may_not_change_on_resumption(void **state)
     (void)state;
     static const char *const bits[] = {
         "rho", "lr-scale", "base-batch", "weight-decay", "clip-value", "clip-norm",
-        "clip-global-norm", "ema", "rules", "init",
+        "clip-global-norm", "ema", "rules", "init", "init-only",
         "global-batch", "optimizer", "lr", "momentum", "beta1", "beta2", "epsilon", "schedule",
         "warmup", "l1", "l2", "shards", "reduction", "order", "precision", "seed", "shuffle",
         "drop-remainder", "batchnorm", "class-weights", "metrics", "augment", "monitor", "plateau",
