@@ -17,16 +17,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "train/optimizer.h"
+
 static bool has_momentum(const ls_config *c)
 {
     return c->optimizer == LS_OPTIMIZER_MOMENTUM || c->optimizer == LS_OPTIMIZER_NESTEROV;
 }
 
-static bool is_adam(const ls_config *c)
-{
-    return c->optimizer == LS_OPTIMIZER_ADAM || c->optimizer == LS_OPTIMIZER_ADAMW;
-}
-
+static bool is_adam(const ls_config *c) { return ls_optimizer_is_adam(c->optimizer); }
 static bool is_rmsprop(const ls_config *c) { return c->optimizer == LS_OPTIMIZER_RMSPROP; }
 static bool has_epsilon(const ls_config *c) { return is_adam(c) || is_rmsprop(c); }
 static bool has_early_stop(const ls_config *c) { return c->early_stop > 0; }

@@ -6,7 +6,7 @@
 
 #include "numerics.h"
 
-static bool is_adam(ls_optimizer optimizer)
+bool ls_optimizer_is_adam(ls_optimizer optimizer)
 {
     return optimizer == LS_OPTIMIZER_ADAM || optimizer == LS_OPTIMIZER_ADAMW;
 }
@@ -26,7 +26,7 @@ int ls_optimizer_slot_count(ls_optimizer optimizer)
 
 const char *ls_optimizer_slot_name(ls_optimizer optimizer, int slot)
 {
-    if (is_adam(optimizer)) return slot == 0 ? "m" : "v";
+    if (ls_optimizer_is_adam(optimizer)) return slot == 0 ? "m" : "v";
     return optimizer == LS_OPTIMIZER_RMSPROP ? "square" : "momentum";
 }
 
@@ -75,7 +75,7 @@ void ls_optimizer_steps(const ls_optimizer_state *state, const ls_config *config
         const double clip = config->clip_norm > 0
                                 ? ls_clip_factor(config->clip_norm, sqrt(square[p])) : global;
         out[p] = (ls_tensor_step){
-            .rate = (float)(is_adam(config->optimizer) ? corrected : own),
+            .rate = (float)(ls_optimizer_is_adam(config->optimizer) ? corrected : own),
             .decay = (float)(own * rule[p].decay),
             .clip = (float)clip,
             .frozen = rule[p].frozen,

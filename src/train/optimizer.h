@@ -26,6 +26,9 @@
 #include "train/config.h"
 #include "train/rules.h"
 
+/* ADAM or ADAMW? They differ in the decay alone. Pure. */
+bool ls_optimizer_is_adam(ls_optimizer optimizer);
+
 /* Arenas of state, and their names in a checkpoint ("momentum"; "m", "v"; "square"). Pure. */
 int ls_optimizer_slot_count(ls_optimizer optimizer);
 const char *ls_optimizer_slot_name(ls_optimizer optimizer, int slot);
