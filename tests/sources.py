@@ -39,6 +39,7 @@ VGPU = """
 
 # -- tests: tests/support/<name>.c, tests/unit/<name>.c --
 TEST_SUPPORT = """
+    arena_layout
     checkpoint_file
     command
     conformance
@@ -171,6 +172,7 @@ TESTS = """
     test_thread_pool
     test_topology
     test_tree
+    test_update
     test_unused
     test_vgpu_driver
     test_vgpu_gemm

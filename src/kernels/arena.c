@@ -18,20 +18,20 @@ static ls_status check_arena(const char *op, const ls_arena_table *tensors)
     return LS_OK;
 }
 
-static ls_status check_finish(const ls_gradient_finish_args *args)
+static ls_status check_finish(const char *op, const ls_gradient_finish_args *args)
 {
-    LS_TRY(check_arena("gradient_finish", args->tensors));
+    LS_TRY(check_arena(op, args->tensors));
     const bool some = args->tensors->count > 0;
-    LS_CHECK_POINTER("gradient_finish", some, w);
-    LS_CHECK_POINTER("gradient_finish", some, g);
-    LS_CHECK_POINTER("gradient_finish", some, square_sum);
-    LS_CHECK_POINTER("gradient_finish", some, nonfinite);
+    LS_CHECK_POINTER(op, some, w);
+    LS_CHECK_POINTER(op, some, g);
+    LS_CHECK_POINTER(op, some, square_sum);
+    LS_CHECK_POINTER(op, some, nonfinite);
     return LS_OK;
 }
 
 ls_status ls_gradient_finish(ls_stream *stream, const ls_gradient_finish_args *args)
 {
-    LS_TRY(check_finish(args));
+    LS_TRY(check_finish("gradient_finish", args));
     return ls_enqueued(stream, ls_kernels_of(stream)->gradient_finish(stream, args));
 }
 
@@ -45,6 +45,19 @@ ls_status ls_weight_sums(ls_stream *stream, const ls_weight_sums_args *args)
     return ls_enqueued(stream, ls_kernels_of(stream)->weight_sums(stream, args));
 }
 
+/* What an update finishes on the way must be what it updates from. */
+static ls_status check_joined(const ls_update_args *args)
+{
+    const ls_gradient_finish_args *finish = args->finish;
+    LS_TRY(check_finish("update's finish", finish));
+    if (finish->tensors == args->tensors && finish->w == args->w && finish->g == args->g)
+        return LS_OK;
+    return ls_fail(LS_ERR_ARGUMENT, "update: finish has tensors, w and g at %p, %p and %p, expected"
+                   " the update's own, %p, %p and %p", (const void *)finish->tensors,
+                   (const void *)finish->w, (const void *)finish->g, (const void *)args->tensors,
+                   (const void *)args->w, (const void *)args->g);
+}
+
 ls_status ls_update(ls_stream *stream, const ls_update_args *args)
 {
     LS_TRY(check_arena("update", args->tensors));
@@ -53,21 +66,14 @@ ls_status ls_update(ls_stream *stream, const ls_update_args *args)
     if ((unsigned)optimizer > LS_OPTIMIZER_RMSPROP) {
         return ls_fail(LS_ERR_ARGUMENT, "update: optimizer %d", (int)optimizer);
     }
-    const bool adam = optimizer == LS_OPTIMIZER_ADAM || optimizer == LS_OPTIMIZER_ADAMW;
     LS_CHECK_POINTER("update", some, step_host);
     LS_CHECK_POINTER("update", some, step_device);
     LS_CHECK_POINTER("update", some, g);
     LS_CHECK_POINTER("update", some, w);
     LS_CHECK_POINTER("update", some && optimizer != LS_OPTIMIZER_SGD, slot0);
-    LS_CHECK_POINTER("update", some && adam, slot1);
+    LS_CHECK_POINTER("update", some && ls_optimizer_is_adam(optimizer), slot1);
     LS_CHECK_POINTER("update", some, update_square_sum);
     LS_CHECK_POINTER("update", true, digest);
-    if (args->finish) {
-        LS_TRY(check_finish(args->finish));
-        const bool same = args->finish->tensors == args->tensors && args->finish->w == args->w
-                          && args->finish->g == args->g;
-        if (!same)
-            return ls_fail(LS_ERR_ARGUMENT, "update: finish is of other tensors, weights or sums");
-    }
+    if (args->finish) LS_TRY(check_joined(args));
     return ls_enqueued(stream, ls_kernels_of(stream)->update(stream, args));
 }

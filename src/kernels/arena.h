@@ -18,6 +18,7 @@
 #ifndef LS_KERNELS_ARENA_H
 #define LS_KERNELS_ARENA_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "kernels/layout.h"
@@ -96,6 +97,12 @@ typedef struct {
 
 /* Arenas of state that an optimizer keeps: slot0, slot1. */
 enum { LS_SLOT_MAX = 2 };
+
+/* ADAM or ADAMW? They differ in the decay alone. */
+static inline bool ls_optimizer_is_adam(ls_optimizer optimizer)
+{
+    return optimizer == LS_OPTIMIZER_ADAM || optimizer == LS_OPTIMIZER_ADAMW;
+}
 
 #define LS_ARENA_KERNELS(X)                                                                       \
     X(gradient_finish)                                                                            \

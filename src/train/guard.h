@@ -2,8 +2,8 @@
 /* guard.h -- what a step does whose numbers are not finite, and the loss scale of class f16.
  *
  * A step is tested four times, on numbers that all ranks have alike, so all decide alike: its loss,
- * the reduced gradient, and what the moving statistics would become before the update, the length
- * of the update after it. --nonfinite says what follows a step that fails:
+ * the reduced gradient, what the moving statistics would become, and the length of the update.
+ * --nonfinite says what follows a step that fails:
  *
  *   stop      the run ends, and names what was not finite first
  *   skip      no update; weights, slots and statistics stay as they were. Not possible after an
@@ -34,8 +34,8 @@ double ls_first_loss_scale(ls_precision precision);
 /* Before a step's passes: the replica works with the run's loss scale. */
 void ls_guard_begin(ls_rank *rank);
 
-/* Does a step that fails end the run, whichever it is? Then it does not matter what an update made
- * of the weights before the failure was seen. Pure. */
+/* Does any step that fails end the run? Then it does not matter what an update made of the weights
+ * before the failure was seen: nobody looks at them again. Pure. */
 bool ls_guard_stops(const ls_config *config);
 
 /* Something of this step is not finite. True: the step counts as failed, and the run goes on;
@@ -51,8 +51,9 @@ LS_MUST_USE ls_status ls_nonfinite_loss(ls_rank *rank);
  * finds comes with the results. Async: on the compute stream. */
 LS_MUST_USE ls_status ls_nonfinite_look(ls_rank *rank);
 
-/* nonfinite.c: are the gradient and those statistics, as the results that were read last tell of
- * them, good to update from? LS_OK: they are, or the failure is tolerated.
+/* nonfinite.c: are the gradient and those statistics finite, as the results that were read last
+ * tell of them? Asked before the update; where a failure ends the run (ls_guard_stops), perhaps
+ * right after it. LS_OK: they are, or the failure is tolerated.
  * Errors: NONFINITE, naming tensor and element. */
 LS_MUST_USE ls_status ls_nonfinite_check(ls_rank *rank);
 

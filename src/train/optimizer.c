@@ -6,11 +6,6 @@
 
 #include "numerics.h"
 
-bool ls_optimizer_is_adam(ls_optimizer optimizer)
-{
-    return optimizer == LS_OPTIMIZER_ADAM || optimizer == LS_OPTIMIZER_ADAMW;
-}
-
 int ls_optimizer_slot_count(ls_optimizer optimizer)
 {
     switch (optimizer) {

@@ -26,9 +26,6 @@
 #include "train/config.h"
 #include "train/rules.h"
 
-/* ADAM or ADAMW? They differ in the decay alone. Pure. */
-bool ls_optimizer_is_adam(ls_optimizer optimizer);
-
 /* Arenas of state, and their names in a checkpoint ("momentum"; "m", "v"; "square"). Pure. */
 int ls_optimizer_slot_count(ls_optimizer optimizer);
 const char *ls_optimizer_slot_name(ls_optimizer optimizer, int slot);
@@ -57,7 +54,7 @@ double ls_clip_factor(double most, double norm);
 
 /* What the update that makes `state.updates` (so: after ls_optimizer_advance) does to each
  * parameter at learning rate `lr`. square: of each parameter's finished gradient; norm: its length
- * over all. Pure. */
+ * over all; both are looked at only where ls_optimizer_needs_norm. Pure. */
 void ls_optimizer_steps(const ls_optimizer_state *state, const ls_config *config, double lr,
                         const ls_parameter_rule *rule, const double *square, double norm,
                         int count, ls_tensor_step *out);

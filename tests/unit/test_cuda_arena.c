@@ -103,19 +103,31 @@ static void check_gradient_finish(gpu_arrays *g, naive_random *n, const arena *a
     free(gradient);
 }
 
-static void check_update(gpu_arrays *g, naive_random *n, const arena *a, ls_optimizer optimizer)
+static void make_steps(ls_tensor_step *step, int count)
+{
+    for (int t = 0; t < count; t++) {
+        step[t] = (ls_tensor_step){ .rate = 0.01f, .decay = t % 3 == 1 ? 0.02f : 0.0f,
+                                    .clip = t % 2 ? 0.5f : 1.0f, .frozen = t % 4 == 3 };
+    }
+}
+
+static ls_gradient_finish_args finish_of(const ls_update_args *update, float *g)
+{
+    return (ls_gradient_finish_args){ update->tensors, 0.37f, update->w, g, NULL, NULL };
+}
+
+/* `joined`: the update finishes the gradient. */
+static void check_update(gpu_arrays *g, naive_random *n, const arena *a, ls_optimizer optimizer,
+                         bool joined)
 {
     const ls_arena_table table = table_of(g, a);
     const size_t bytes = a->floats * sizeof(float), count = (size_t)a->count;
     float *w = arena_values(n, a, NAIVE_SMALL), *gradient = arena_values(n, a, NAIVE_SMALL);
     float *slot0 = arena_values(n, a, NAIVE_SMALL), *slot1 = arena_values(n, a, NAIVE_SMALL);
-    float *average = arena_values(n, a, NAIVE_SMALL);
+    float *average = arena_values(n, a, NAIVE_SMALL), *device_gradient;
     const bool more = optimizer != LS_OPTIMIZER_ADAM; /* clip values, keep an average */
     static ls_tensor_step step[TENSORS_MAX];
-    for (int t = 0; t < a->count; t++) {
-        step[t] = (ls_tensor_step){ .rate = 0.01f, .decay = t % 3 == 1 ? 0.02f : 0.0f,
-                                    .clip = t % 2 ? 0.5f : 1.0f, .frozen = t % 4 == 3 };
-    }
+    make_steps(step, a->count);
     for (size_t i = 0; i < a->floats; i++) {
         slot1[i] *= slot1[i];
         if (optimizer == LS_OPTIMIZER_RMSPROP) slot0[i] *= slot0[i];
@@ -127,21 +139,19 @@ static void check_update(gpu_arrays *g, naive_random *n, const arena *a, ls_opti
                          .g = gradient };
     ls_update_args d = h;
     d.step_device = steps_of(g, step, count);
-    float *d_gradient = gpu_copy_of(g, gradient, bytes);
-    d.g = d_gradient;
+    d.g = device_gradient = gpu_copy_of(g, gradient, bytes);
     d.w = gpu_updated(g, w, bytes, &h.w);
     d.slot0 = gpu_updated(g, slot0, bytes, &h.slot0);
     d.slot1 = gpu_updated(g, slot1, bytes, &h.slot1);
     if (more) d.average = gpu_updated(g, average, bytes, &h.average);
     d.update_square_sum = words_output(g, count, &h.update_square_sum);
     d.digest = words_output(g, 1, &h.digest);
-    ls_gradient_finish_args h_finish = { &table, 0.37f, h.w, gradient, NULL, NULL };
-    ls_gradient_finish_args d_finish = { &table, 0.37f, d.w, d_gradient, NULL, NULL };
-    d_finish.square_sum = words_output(g, count, &h_finish.square_sum);
-    d_finish.nonfinite = words_output(g, count, &h_finish.nonfinite);
-    if (optimizer == LS_OPTIMIZER_ADAM) {
-        h.finish = &h_finish;
-        d.finish = &d_finish;
+    ls_gradient_finish_args hf = finish_of(&h, gradient), df = finish_of(&d, device_gradient);
+    df.square_sum = words_output(g, count, &hf.square_sum);
+    df.nonfinite = words_output(g, count, &hf.nonfinite);
+    if (joined) {
+        h.finish = &hf;
+        d.finish = &df;
     }
     MUST(ls_update_reference(NULL, &h));
     MUST(ls_update(&g->stream, &d));
@@ -151,9 +161,10 @@ static void check_update(gpu_arrays *g, naive_random *n, const arena *a, ls_opti
     if (more) gpu_same_floats(g, "average of the weights", h.average, d.average, a->floats);
     gpu_same_bytes(g, "squares of the update", h.update_square_sum, d.update_square_sum, count * 8);
     gpu_same_bytes(g, "digest of the weights", h.digest, d.digest, 8);
-    if (h.finish)
-        gpu_same_bytes(g, "squares of the gradient", h_finish.square_sum, d_finish.square_sum,
-                       count * 8);
+    if (joined) {
+        gpu_same_bytes(g, "squares of the gradient", hf.square_sum, df.square_sum, count * 8);
+        gpu_same_bytes(g, "first that is not finite", hf.nonfinite, df.nonfinite, count * 8);
+    }
     gpu_arrays_drop(g);
     free(w);
     free(gradient);
@@ -178,10 +189,12 @@ static int case_arena(void)
     for (int k = LS_OPTIMIZER_SGD; k <= LS_OPTIMIZER_RMSPROP; k++) {
         g.shift = (size_t)(k % 2) * sizeof(float);
         check_gradient_finish(&g, &n, &some, k == 1 ? NAIVE_ALL : NAIVE_SMALL);
-        check_update(&g, &n, &some, (ls_optimizer)k);
+        check_update(&g, &n, &some, (ls_optimizer)k, false);
+        check_update(&g, &n, &some, (ls_optimizer)k, true);
     }
     check_gradient_finish(&g, &n, &many, NAIVE_SMALL);
-    check_update(&g, &n, &many, LS_OPTIMIZER_ADAM);
+    check_update(&g, &n, &many, LS_OPTIMIZER_ADAM, false);
+    check_update(&g, &n, &many, LS_OPTIMIZER_ADAM, true);
     gpu_arrays_close(&g);
     return 0;
 }

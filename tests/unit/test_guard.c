@@ -257,6 +257,48 @@ static void test_a_gradient_too_long_to_be_squared_is_a_step_that_is_not_finite(
     training_destroy(t);
 }
 
+/* Step 2's loss is 1e38, its gradient 2e39: found in the update's own pass, or before it where the
+ * update asks for a length. Either way the file of step 1 is as that step left it. */
+static void test_a_run_that_stops_leaves_the_checkpoint_of_the_step_before(void **state)
+{
+    (void)state;
+    static const char *const most[] = { "off", "1000" };
+    training *t = create("1,0\n1,0\n1,1\n1e20,9e19\n");
+    training_set(t, "save-every", "1");
+    for (int i = 0; i < 4; i++) {
+        char out[32];
+        snprintf(out, sizeof out, "stopped-%d", i);
+        training_set(t, "out", training_path(t, out));
+        training_set(t, "devices", devices[i % 2]);
+        training_set(t, "clip-norm", most[i / 2]);
+        assert_int_equal(training_run(t), LS_ERR_NONFINITE);
+        assert_non_null(strstr(ls_last_error(), "step 2: the gradient of dense1/kernel is not "
+                                                "finite, element 0"));
+        snprintf(t->result.checkpoint, sizeof t->result.checkpoint,
+                 "%s/checkpoints/last.safetensors", t->config.out);
+        assert_true(training_linear_weight(t) == fmaf(-0.001f, 2, 1));
+    }
+    training_destroy(t);
+}
+
+/* Under `skip` the gradient is finished before the update, under `stop` in the same pass. */
+static void test_what_follows_a_failure_changes_no_bit_of_a_run_without_one(void **state)
+{
+    (void)state;
+    training *t = training_tiny();
+    training_bits stop;
+    training_set(t, "epochs", "2");
+    training_set(t, "l2", "0.01");
+    training_set(t, "ema", "0.9");
+    training_must_run(t);
+    training_remember(t, &stop);
+    training_set(t, "nonfinite", "skip");
+    training_set(t, "devices", "host:2");
+    training_must_run(t);
+    assert_true(training_same(t, &stop, "skip"));
+    training_destroy(t);
+}
+
 /* Step 1's gradient is 1e34, 1e6 of it more than a float holds: too late to skip. */
 static void test_an_update_that_is_not_finite_is_taken_back_or_ends_the_run(void **state)
 {
@@ -314,6 +356,8 @@ int main(void)
         cmocka_unit_test(test_a_skipped_step_changes_nothing_but_the_place_in_the_data),
         cmocka_unit_test(test_statistics_that_would_not_be_finite_are_a_step_that_is_not),
         cmocka_unit_test(test_a_gradient_too_long_to_be_squared_is_a_step_that_is_not_finite),
+        cmocka_unit_test(test_a_run_that_stops_leaves_the_checkpoint_of_the_step_before),
+        cmocka_unit_test(test_what_follows_a_failure_changes_no_bit_of_a_run_without_one),
         cmocka_unit_test(test_an_update_that_is_not_finite_is_taken_back_or_ends_the_run),
         cmocka_unit_test(test_a_resumed_run_goes_on_with_its_loss_scale),
     };

@@ -106,9 +106,7 @@ ls_status ls_weight_sums_cuda(ls_stream *stream, const ls_weight_sums_args *a)
 ls_status ls_update_cuda(ls_stream *stream, const ls_update_args *a)
 {
     float *slot0 = a->optimizer == LS_OPTIMIZER_SGD ? NULL : a->slot0;
-    const bool adam =
-        a->optimizer == LS_OPTIMIZER_ADAM || a->optimizer == LS_OPTIMIZER_ADAMW;
-    float *slot1 = adam ? a->slot1 : NULL;
+    float *slot1 = ls_optimizer_is_adam(a->optimizer) ? a->slot1 : NULL;
     const bool vector = ls_cuda_moves_quads(a->g, 0) && ls_cuda_moves_quads(a->w, 0)
                         && ls_cuda_moves_quads(slot0, 0) && ls_cuda_moves_quads(slot1, 0)
                         && ls_cuda_moves_quads(a->average, 0);

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* arena.c -- host: passes over the arena of parameters: finishing the gradient, sums of weights.
  *
- * Every tensor is walked by the blocks of its flat sum. The gradient's are walked in runs of 512
- * elements that stay in the first-level cache: one loop tests them, the next computes them, the
- * last squares them into the 64 double lanes of the flat sum; memory is read and written once, and
- * asked for 2 KiB ahead. (The optimizers' pass is in update.c.)
+ * Every tensor is walked by the blocks of its flat sum. (What is done to a run of the gradient is
+ * in finish_run.h, the optimizers' pass in update.c.)
  *
  * A part is some blocks of a tensor, a power of two of them, counted from its start: a node of the
  * tensor's tree of blocks (the last one may be smaller, and is a node as well). A task is the parts
@@ -17,8 +15,6 @@
  *     parts:    |   part 0  |   part 1  |  part 2|             | part 3
  *     spans:    |       task 0       |       task 1       |      task 2      |
  */
-#include <string.h>
-
 #include "kernels/host/finish_run.h"
 #include "sizes.h"
 

@@ -8,6 +8,8 @@
 #ifndef LS_KERNELS_HOST_FINISH_RUN_H
 #define LS_KERNELS_HOST_FINISH_RUN_H
 
+#include <string.h>
+
 #include "kernels/host/arena_blocks.h"
 #include "kernels/host/digest.h"
 #include "kernels/host/lanes.h"
