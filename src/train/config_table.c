@@ -184,7 +184,7 @@ static const ls_option options[] = {
       "Files", LS_OPTION_FREE, TEXT(resume) },
     { "init", "DIR|FILE", "take the first weights from this checkpoint, or a run's last", "Files",
       LS_OPTION_BITS, TEXT(init) },
-    { "init-only", "LIST", "of --init's only tensors called so: 'PATTERN,PATTERN'; others anew",
+    { "init-only", "LIST", "of --init's tensors take those named so; the others begin anew",
       "Files", LS_OPTION_BITS, TEXT(init_only), .otherwise = "all" },
     { "save-every", "K", "save a checkpoint every K updates, besides those of epochs", "Files",
       LS_OPTION_FREE, COUNT(save_every, 0, STEPS_MAX), .zero = "off" },

@@ -137,6 +137,9 @@ void ls_model_free(ls_model *model); /* accepts all-zero */
 enum { LS_LAYER_PARAMETERS_MAX = 4 };
 int ls_layer_parameters(const ls_layer *layer, int out[LS_LAYER_PARAMETERS_MAX]);
 
+/* A tensor that a checkpoint holds: the parameters, then the statistics. Pure. */
+const ls_parameter *ls_model_tensor(const ls_model *model, int i);
+
 /* Floats of a shape. Pure. */
 size_t ls_shape_floats(ls_shape shape);
 

@@ -17,6 +17,12 @@ size_t ls_model_outputs(const ls_model *model)
     return ls_shape_floats(model->layer[model->layer_count - 1].out);
 }
 
+const ls_parameter *ls_model_tensor(const ls_model *model, int i)
+{
+    const int s = i - model->parameter_count;
+    return s < 0 ? &model->parameter[i] : &model->statistic[s];
+}
+
 /* Text that grows; the room was counted before. */
 typedef struct {
     char *out;

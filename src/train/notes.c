@@ -82,8 +82,7 @@ static void note_tensors(const ls_run *run, const char *what, bool taken)
     int found = 0;
     int used = snprintf(line, sizeof line, "%.600s:", what);
     for (int i = 0; i < model->parameter_count + model->statistic_count; i++) {
-        const int s = i - model->parameter_count;
-        const char *name = s < 0 ? model->parameter[i].name : model->statistic[s].name;
+        const char *name = ls_model_tensor(model, i)->name;
         if (ls_patterns_match(run->config.init_only, name) != taken) continue;
         if (found++ < LISTED)
             used += snprintf(line + used, sizeof line - (size_t)used, "%s %.80s",

@@ -3,21 +3,19 @@
 #include "train/rules.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "nearest.h"
 #include "train/pattern.h"
 
-static ls_status malformed(ls_pattern found, const char *want)
+static ls_status malformed(ls_span found, const char *want)
 {
     return ls_fail(LS_ERR_ARGUMENT, "--rules: found '%.*s', expected %s",
                    (int)(found.count < 60 ? found.count : 60), found.at, want);
 }
 
 /* The number after "lr:" and its like. */
-static ls_status read_number(ls_pattern property, size_t skip, double *out)
+static ls_status read_number(ls_span property, size_t skip, double *out)
 {
     char number[64], *end = number;
     const size_t count = property.count - skip;
@@ -31,13 +29,13 @@ static ls_status read_number(ls_pattern property, size_t skip, double *out)
     return LS_OK;
 }
 
-static bool is_word(ls_pattern text, const char *word)
+static bool is_word(ls_span text, const char *word)
 {
     return text.count == strlen(word) && memcmp(text.at, word, text.count) == 0;
 }
 
 /* Set one property in `rule`. */
-static ls_status apply_property(ls_pattern property, ls_parameter_rule *rule)
+static ls_status apply_property(ls_span property, ls_parameter_rule *rule)
 {
     if (is_word(property, "freeze") || is_word(property, "train")) {
         rule->frozen = property.at[0] == 'f';
@@ -56,20 +54,20 @@ static ls_status apply_property(ls_pattern property, ls_parameter_rule *rule)
     return malformed(property, "freeze, train, lr:X, decay:X, l1:X or l2:X");
 }
 
-static ls_status apply_properties(ls_pattern properties, ls_parameter_rule *rule)
+static ls_status apply_properties(ls_span properties, ls_parameter_rule *rule)
 {
     do {
-        LS_TRY(apply_property(ls_pattern_take(&properties, ','), rule));
+        LS_TRY(apply_property(ls_span_take(&properties, ','), rule));
     } while (properties.count > 0);
     return LS_OK;
 }
 
 /* The pattern and the properties of the next rule. */
-static ls_status next_rule(ls_pattern *text, ls_pattern *pattern, ls_pattern *properties)
+static ls_status next_rule(ls_span *text, ls_span *pattern, ls_span *properties)
 {
-    const ls_pattern rule = ls_pattern_take(text, ';');
+    const ls_span rule = ls_span_take(text, ';');
     *properties = rule;
-    *pattern = ls_pattern_take(properties, '=');
+    *pattern = ls_span_take(properties, '=');
     if (pattern->count > 0 && properties->count > 0) return LS_OK;
     return malformed(rule, "PATTERN=freeze, or PATTERN=lr:0.1,decay:0 and so on; rules are "
                            "separated by ';'");
@@ -77,38 +75,21 @@ static ls_status next_rule(ls_pattern *text, ls_pattern *pattern, ls_pattern *pr
 
 ls_status ls_rules_check(const char *text)
 {
-    ls_pattern rest = { text, strlen(text) };
+    ls_span rest = { text, strlen(text) };
     while (rest.count > 0) {
         ls_parameter_rule ignored = { .frozen = false };
-        ls_pattern pattern, properties;
+        ls_span pattern, properties;
         LS_TRY(next_rule(&rest, &pattern, &properties));
         LS_TRY(apply_properties(properties, &ignored));
     }
     return LS_OK;
 }
 
-/* No parameter has such a name: the nearest. */
-static ls_status no_match(ls_pattern pattern, const ls_model *model)
-{
-    char text[LS_NAME_BYTES * 2];
-    const char **names = calloc((size_t)model->parameter_count + 1, sizeof *names);
-    if (!names) return ls_fail(LS_ERR_MEMORY, "no memory for %d names", model->parameter_count);
-    for (int p = 0; p < model->parameter_count; p++) names[p] = model->parameter[p].name;
-    snprintf(text, sizeof text, "%.*s", (int)pattern.count, pattern.at);
-    const char *nearest = ls_nearest_name(text, names);
-    if (!nearest && model->parameter_count > 0) nearest = model->parameter[0].name;
-    free(names);
-    return ls_fail(LS_ERR_ARGUMENT, "--rules: '%s' matches no parameter of this model; the "
-                   "nearest is %s (LAYER/kernel, bias, gamma, beta; lockstep show MODEL lists the "
-                   "layers)", text,
-                   nearest ? nearest : "none");
-}
-
 static ls_status apply_rules(const char *text, const ls_model *model, ls_parameter_rule *rule)
 {
-    ls_pattern rest = { text, strlen(text) };
+    ls_span rest = { text, strlen(text) };
     while (rest.count > 0) {
-        ls_pattern pattern, properties;
+        ls_span pattern, properties;
         int count = 0;
         LS_TRY(next_rule(&rest, &pattern, &properties));
         for (int p = 0; p < model->parameter_count; p++) {
@@ -116,7 +97,10 @@ static ls_status apply_rules(const char *text, const ls_model *model, ls_paramet
             LS_TRY(apply_properties(properties, &rule[p]));
             count++;
         }
-        if (count == 0) return no_match(pattern, model);
+        if (count == 0)
+            return ls_pattern_fail(pattern, model, false, "--rules", "parameter of this model",
+                                   "LAYER/kernel, bias, gamma, beta; lockstep show MODEL lists the "
+                                   "layers");
     }
     return LS_OK;
 }

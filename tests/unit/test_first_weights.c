@@ -169,6 +169,7 @@ static void test_what_does_not_fit_is_refused_by_name(void **state)
                                                "model or of the checkpoint; the nearest is "
                                                "dense1/bias" },
         { "conv*,,dense1/*", LS_ERR_ARGUMENT, "--init-only: '' matches no tensor" },
+        { "conv*,", LS_ERR_ARGUMENT, "--init-only: '' matches no tensor" },
         { "*", LS_ERR_FORMAT, "2 tensors do not fit model" },
         { "dense2/kernel", LS_ERR_FORMAT, "1 tensor does not fit model" },
         { "dense*/bias", LS_ERR_FORMAT, "misshapen weights/dense2/bias is F32 [10], expected F32 "
