@@ -52,6 +52,7 @@ TEST_SUPPORT = """
     gpu_training
     guarded
     late_device
+    lying_replica
     machines
     models
     naive
@@ -141,6 +142,7 @@ TESTS = """
     test_model_graph
     test_nearest
     test_network_gradients
+    test_nonfinite
     test_normalize
     test_npy
     test_numerics

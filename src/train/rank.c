@@ -334,14 +334,15 @@ static ls_status fill_result(ls_rank *k)
     return LS_OK;
 }
 
-/* One step; what breaks it is told with its number. */
+/* One step; what breaks it is told with its number, and a step that is not finite with how many
+ * before it were not. */
 static ls_status take_step(ls_rank *k)
 {
     char text[LS_MESSAGE_BYTES], place[128], before[64] = "";
     const uint64_t failed = k->progress.guard.failed_in_row;
     const ls_status status = ls_step_take(k);
     if (status == LS_OK || status == LS_ERR_ABORTED) return status;
-    if (failed > 0)
+    if (status == LS_ERR_NONFINITE && failed > 0)
         snprintf(before, sizeof before, "after %" PRIu64 " in a row that were not finite, ",
                  failed);
     snprintf(text, sizeof text, "step %" PRIu64 ": %s%.900s", k->progress.step + 1, before,
