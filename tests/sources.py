@@ -102,6 +102,7 @@ TESTS = """
     test_cifar10
     test_cifar100
     test_cli
+    test_cli_eval
     test_cli_notes
     test_cli_outside
     test_cli_train
@@ -216,6 +217,7 @@ TESTS_OF_PROGRAM = """
     long_kills
     test_bench
     test_cli
+    test_cli_eval
     test_cli_notes
     test_cli_outside
     test_cli_train

@@ -2,9 +2,10 @@
 /* idle.c -- what a run was told and what does nothing in it.
  *
  * --momentum without an optimizer that has one is the usual case: who says it means SGD with
- * momentum, and would train with Adam. An option is idle if its value is not the default and what
- * it belongs to is off. That is a warning, not an error: config.txt of a run gives every option
- * again, and a checkpoint brings its own.
+ * momentum, and would train with Adam. An option is idle if it was given and what it belongs to is
+ * off. That is a warning, not an error: config.txt of a run gives every option again, and so does
+ * the configuration in a checkpoint. Of one that gives them all nobody said which were meant: there
+ * an option counts as given if its value is not the default.
  *
  * A warm-up is as long as it is whatever the run's length, so one of more updates than the run has
  * is told of. Steps are idle if the rate is 0 in all of them: a run whose cosine has ended and that
@@ -49,17 +50,27 @@ static const struct {
     { "keep", has_save_every, "--save-every" },
 };
 
+enum { DEPENDENTS = sizeof dependent / sizeof dependent[0] };
+
+static bool gives_all(const ls_config *config)
+{
+    for (size_t i = 0; i < DEPENDENTS; i++)
+        if (!ls_config_is_given(config, ls_option_find(dependent[i].option))) return false;
+    return true;
+}
+
 static void tell_options(const ls_config *config, const ls_observer *observer)
 {
+    const bool all = gives_all(config);
     ls_config defaults;
     ls_config_init(&defaults);
-    for (size_t i = 0; i < sizeof dependent / sizeof dependent[0]; i++) {
+    for (size_t i = 0; i < DEPENDENTS; i++) {
         const ls_option *option = ls_option_find(dependent[i].option);
         char value[LS_TEXT_BYTES], usual[LS_TEXT_BYTES], line[LS_MESSAGE_BYTES];
-        if (dependent[i].is_used(config)) continue;
+        if (dependent[i].is_used(config) || !ls_config_is_given(config, option)) continue;
         ls_config_value(config, option, value, sizeof value);
         ls_config_value(&defaults, option, usual, sizeof usual);
-        if (strcmp(value, usual) == 0) continue;
+        if (all && strcmp(value, usual) == 0) continue;
         snprintf(line, sizeof line, "warning: --%s %.40s does nothing without %s",
                  dependent[i].option, value, dependent[i].needs);
         observer->note(observer->context, line);

@@ -52,6 +52,49 @@ static void test_a_run_that_gives_up_says_after_how_many_steps(void **state)
     expect_text(last.err, "step 1: after 100 in a row that were not finite, the loss is inf");
 }
 
+static void test_what_is_odd_in_the_data_is_said_once(void **state)
+{
+    (void)state;
+    write_text("odd.csv", "1,0\n2,1\nx,1\n4,0\n5,1\n6,0\n");
+    expect("data verify csv:odd.csv,bad=skip", 0);
+    expect_text(last.out, "warning: skipped 1 bad record in all");
+    assert_string_equal(last.err, "");
+    expect("train linear --data csv:odd.csv,bad=skip --epochs 1 --out odd", 0);
+    expect_text(last.err, "lockstep: warning: skipped: odd.csv: line 3");
+    expect_text(last.err, "lockstep: warning: skipped 1 bad record in all");
+}
+
+static void test_weights_that_are_all_zero_are_warned_of(void **state)
+{
+    (void)state;
+    write_text("zero.csv", "1,0,0\n2,1,0\n3,0,-0\n");
+    write_text("one.csv", "1,0,0\n2,1,0\n3,0,1e-9\n");
+    expect("data verify csv:zero.csv,label=2,weights=3,test=none", 0);
+    expect_text(last.out, "warning: train: all sample weights are 0: nothing can be learned\n");
+    expect("data verify csv:one.csv,label=2,weights=3,test=none", 0);
+    assert_null(strstr(last.out, "warning"));
+}
+
+static void test_an_option_that_does_nothing_is_warned_of(void **state)
+{
+    (void)state;
+    expect("train linear --data digits --steps 1 --momentum 0.9 --keep 3 --plateau-min 0.1 --out i",
+           0);
+    expect_text(last.err, "lockstep: warning: --momentum 0.9 does nothing without --optimizer "
+                "momentum or nesterov\n");
+    expect_text(last.err, "warning: --keep 3 does nothing without --save-every\n");
+    expect_text(last.err, "warning: --plateau-min 0.1 does nothing without --plateau\n");
+    expect("train linear --data digits --steps 1 --optimizer nesterov --momentum 0.8 --keep 3 "
+           "--save-every 1 --plateau 1 --plateau-min 0.1 --out j", 0);
+    assert_string_equal(last.err, "");
+    expect("train --config j/config.txt --out k", 0); /* every option is given, as it was */
+    assert_string_equal(last.err, "");
+    expect("train --config i/config.txt --out l", 0);
+    assert_int_equal(times(last.err, "does nothing"), 2); /* that of 0.9 is the default */
+    expect("train --resume i --steps 2", 0);
+    assert_int_equal(times(last.err, "does nothing"), 2);
+}
+
 static void test_a_sigmoid_before_a_crossentropy_is_warned_of(void **state)
 {
     (void)state;
@@ -73,6 +116,19 @@ static void test_a_warm_up_that_the_run_does_not_outlast_is_warned_of(void **sta
     expect_text(last.err, "lockstep: warning: --warmup 5: the run has 4 updates, and ends before "
                 "the rate has risen to --lr\n");
     expect("train linear --data digits --steps 5 --warmup 5 --out e", 0);
+    assert_string_equal(last.err, "");
+}
+
+static void test_more_epochs_than_a_cosine_has_are_warned_of(void **state)
+{
+    (void)state;
+    expect("train linear --data digits --epochs 1 --schedule cosine --out c", 0);
+    assert_string_equal(last.err, "");
+    expect("train --resume c --epochs 2", 0);
+    expect_text(last.err, "lockstep: warning: the learning rate of all steps to come is 0");
+    expect("train --resume c --epochs 2", 0); /* and there are none */
+    assert_string_equal(last.err, "");
+    expect("train linear --data digits --steps 3 --schedule table:0,0.1,0 --out d", 0);
     assert_string_equal(last.err, "");
 }
 
@@ -162,8 +218,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST_IN_FOLDER(test_of_many_steps_that_are_not_finite_a_few_are_told_by_their_place),
         TEST_IN_FOLDER(test_a_run_that_gives_up_says_after_how_many_steps),
+        TEST_IN_FOLDER(test_what_is_odd_in_the_data_is_said_once),
+        TEST_IN_FOLDER(test_weights_that_are_all_zero_are_warned_of),
+        TEST_IN_FOLDER(test_an_option_that_does_nothing_is_warned_of),
         TEST_IN_FOLDER(test_a_sigmoid_before_a_crossentropy_is_warned_of),
         TEST_IN_FOLDER(test_a_warm_up_that_the_run_does_not_outlast_is_warned_of),
+        TEST_IN_FOLDER(test_more_epochs_than_a_cosine_has_are_warned_of),
         TEST_IN_FOLDER(test_an_until_that_was_not_reached_is_told_of),
         TEST_IN_FOLDER(test_a_nan_is_printed_without_a_sign),
         TEST_IN_FOLDER(test_one_thing_is_not_many),

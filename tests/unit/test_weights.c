@@ -94,22 +94,6 @@ static void test_a_test_part_has_the_field_and_weighs_nothing(void **state)
 #define F8(shape) "{'descr': '<f8', 'fortran_order': False, 'shape': (" shape "), }\n"
 #define I4(shape) "{'descr': '<i4', 'fortran_order': False, 'shape': (" shape "), }\n"
 
-static void test_weights_that_are_all_zero_are_warned_of(void **state)
-{
-    (void)state;
-    data_folder_text(folder, "zero.csv", "1,0,0\n2,1,0\n3,0,-0\n");
-    data_folder_text(folder, "one.csv", "1,0,0\n2,1,0\n3,0,1e-9\n");
-    ls_dataset *zero = must_open("csv:%s/zero.csv,label=2,weights=3,test=none",
-                                 data_folder_path(folder));
-    assert_string_equal(ls_dataset_warnings(zero), "train: all sample weights are 0: nothing can "
-                                                   "be learned\n");
-    ls_dataset_close(zero);
-    ls_dataset *one = must_open("csv:%s/one.csv,label=2,weights=3,test=none",
-                                data_folder_path(folder));
-    assert_string_equal(ls_dataset_warnings(one), "");
-    ls_dataset_close(one);
-}
-
 static void test_an_array_weighs_training_samples(void **state)
 {
     (void)state;
@@ -406,7 +390,6 @@ int main(void)
         cmocka_unit_test(test_weights_are_part_of_the_identity),
         cmocka_unit_test(test_bad_weights_of_a_table_are_refused_with_their_place),
         cmocka_unit_test(test_a_test_part_has_the_field_and_weighs_nothing),
-        cmocka_unit_test(test_weights_that_are_all_zero_are_warned_of),
         cmocka_unit_test(test_an_array_weighs_training_samples),
         cmocka_unit_test(test_a_class_that_is_not_named_weighs_one),
         cmocka_unit_test(test_balanced_classes_weigh_alike_in_all),

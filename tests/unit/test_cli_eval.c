@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+/* test_cli_eval.c -- evaluating and predicting by command.
+ *
+ * Trainings are a few steps of `linear`, on the built-in digits or on files of a few lines.
+ */
+#include "support/test.h"
+
+#include <stdio.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "support/command.h"
+
+static void test_eval_and_predict_agree_for_any_number_of_replicas(void **state)
+{
+    (void)state;
+    char first[COMMAND_TEXT_BYTES];
+    expect("train linear --data digits --epochs 1 --out r", 0);
+    expect("eval r", 0);
+    snprintf(first, sizeof first, "%s", last.out);
+    expect_text(row("samples"), "359");
+    const double accuracy = strtod(row("accuracy"), NULL);
+    expect("eval r/checkpoints/last.safetensors --data digits --devices host:3", 0);
+    assert_string_equal(last.out, first);
+
+    expect("predict r --devices host:2", 0);
+    int right = 0, rows = 0, label, predicted, index;
+    char *line = strchr(last.out, '\n') + 1;
+    assert_true(strncmp(last.out, "index,label,predicted,p_0", 25) == 0);
+    for (; sscanf(line, "%d,%d,%d,", &index, &label, &predicted) == 3; rows++) {
+        assert_int_equal(index, rows);
+        right += label == predicted;
+        line = strchr(line, '\n') + 1;
+    }
+    assert_int_equal(rows, 359);
+    assert_true(accuracy == (double)right / 359);
+    expect("predict r --part train --out p.npy", 0);
+    read_text("p.npy", first);
+    assert_memory_equal(first, "\x93NUMPY\x01\x00\x76\x00{'descr': '<f4', 'fortran_order': False, "
+                        "'shape': (1438, 10), }", 10 + 60);
+    struct stat info;
+    assert_int_equal(stat("p.npy", &info), 0);
+    assert_int_equal(info.st_size, 128 + 1438 * 10 * 4);
+    expect("eval r --part tests", 2);
+}
+
+/* How often `lockstep line` opens the file at `path`. */
+static int count_openings(const char *line, const char *path)
+{
+    enum { EVENT_BYTES = sizeof(struct inotify_event) }; /* of a file itself: no name follows */
+    unsigned char events[64 * EVENT_BYTES];
+    int openings = 0;
+    const int fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    if (fd < 0) skip();
+    assert_true(inotify_add_watch(fd, path, IN_OPEN | IN_CLOSE) >= 0);
+    expect(line, 0);
+    const ssize_t bytes = read(fd, events, sizeof events);
+    close(fd);
+    assert_true(bytes > 0 && (size_t)bytes < sizeof events);
+    for (ssize_t at = 0; at < bytes; at += EVENT_BYTES) {
+        struct inotify_event event;
+        memcpy(&event, events + at, sizeof event);
+        openings += (event.mask & IN_OPEN) != 0;
+    }
+    return openings;
+}
+
+static void test_predict_opens_the_data_once_as_eval_does(void **state)
+{
+    (void)state;
+    write_text("m.csv", "-1,0\n-2,0\n1,1\n2,1\n");
+    expect("train linear --data csv:m.csv,test=none --epochs 1 --out m", 0);
+    const int once = count_openings("eval m", "m.csv");
+    assert_int_equal(count_openings("predict m", "m.csv"), once);
+    expect("train linear --data csv:m.csv,task=regress,test=none --epochs 1 --out n", 0);
+    assert_int_equal(count_openings("predict n", "m.csv"), once);
+    assert_int_equal(strncmp(last.out, "index,target_0,predicted_0\n0,0,", 31), 0);
+}
+
+/* Classes 0 0 1 1 by the sign of the only field; the two last lines are test and told wrongly by
+ * any line through 0: their confusion is certain. */
+static void test_eval_prints_the_metrics_that_it_is_asked_for(void **state)
+{
+    (void)state;
+    write_text("m.csv", "-1,0\n-2,0\n1,1\n2,1\n");
+    write_text("m-test.csv", "-1,0\n-2,0\n-3,1\n1,1\n2,0\n3,2\n");
+    expect("train linear --data csv:m.csv,test=m-test.csv --epochs 20 --lr 1 --optimizer sgd "
+           "--metrics accuracy,f1 --out m", 0);
+    expect("eval m", 0);
+    expect_text(row("accuracy"), "0.5");
+    assert_true(strtod(row("f1"), NULL) > 0.35); /* 4/6, 2/5 and 0 of three classes */
+    expect("eval m --metrics top2,recall --confusion", 0);
+    assert_null(strstr(last.out, "accuracy"));
+    const double recall = strtod(row("recall"), NULL); /* 2/3, 1/2 and 0 of three classes */
+    assert_true(recall > 0.38888 && recall < 0.38889);
+    expect_text(last.out, "confusion   a row per label, a column per prediction\n"
+                          "  0 1 2\n0 2 1 0\n1 1 1 0\n2 0 1 0\n");
+    assert_string_equal(last.err, "");
+    expect("eval m --data csv:m.csv", 0);
+    expect_text(last.err, "lockstep: warning: csv:m.csv is not the data of the training run (");
+    expect("eval m --metrics top4", 2);
+    expect("eval m --metrics r2", 2);
+    expect("train linear --data csv:m.csv,task=regress --epochs 1 --out n", 0);
+    expect("eval n --confusion", 2);
+    expect_text(last.err, "--confusion: the data have numbers, expected classes");
+    assert_string_equal(last.out, "");
+}
+
+/* Data that show fewer classes than the model tells apart: zeros alone, and 0 and 1 of three. Of
+ * zeros alone class 1 is never right, and the mean over the classes that occur would be 1/2. */
+static void test_data_with_fewer_classes_are_measured_by_the_models(void **state)
+{
+    (void)state;
+    write_text("two.model", "input 1\ndense 1\nloss sigmoid-crossentropy\n");
+    write_text("two.csv", "-1,0\n-2,0\n1,1\n2,1\n");
+    write_text("zeros.csv", "-1,0\n-2,0\n");
+    expect("train two.model --data csv:two.csv,test=none --epochs 20 --lr 1 --optimizer sgd "
+           "--metrics accuracy,precision,recall,f1 --out two", 0);
+    expect("eval two --data csv:zeros.csv,test=none", 0);
+    expect_text(row("accuracy"), "1");
+    assert_true(strtod(row("precision"), NULL) == 0 && strtod(row("f1"), NULL) == 0);
+    write_text("three.csv", "-1,0\n-2,0\n1,1\n2,2\n");
+    expect("train linear --data csv:three.csv,test=none --epochs 1 --metrics top3 --out three", 0);
+    expect("eval three --data csv:two.csv,test=none", 0);
+    assert_true(strtod(row("top3"), NULL) == 1);
+    expect("eval three --data csv:two.csv,test=none --metrics top4", 2);
+    expect_text(last.err, "there are 3 classes");
+}
+
+/* Two black pictures of CIFAR-10's layout, a cat (3) and a truck (9), at `path`. */
+static void write_two_pictures(const char *path)
+{
+    enum { RECORD_BYTES = 1 + 3 * 1024 };
+    static unsigned char records[2 * RECORD_BYTES];
+    records[0] = 3;
+    records[RECORD_BYTES] = 9;
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(records, 1, sizeof records, file), sizeof records);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void test_confusion_and_predictions_name_their_classes(void **state)
+{
+    (void)state;
+    write_two_pictures("data_batch_1.bin");
+    write_two_pictures("test_batch.bin");
+    write_text("batches.meta.txt",
+               "airplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\nhorse\nship\ntruck\n");
+    expect("train linear --data cifar10:. --epochs 1 --out p", 0);
+    expect("eval p --confusion", 0);
+    expect_text(last.out, "\n0 0 0 0 0 0 0 0 0 0 0  airplane\n");
+    expect_text(last.out, "  cat\n");
+    expect_text(last.out, " 0  ship\n");
+    expect_text(last.out, "  truck\n");
+    expect("predict p", 0);
+    expect_text(last.out, "index,label,predicted,p_airplane,p_automobile,");
+    expect_text(last.out, ",p_truck\n0,3,");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST_IN_FOLDER(test_eval_and_predict_agree_for_any_number_of_replicas),
+        TEST_IN_FOLDER(test_predict_opens_the_data_once_as_eval_does),
+        TEST_IN_FOLDER(test_eval_prints_the_metrics_that_it_is_asked_for),
+        TEST_IN_FOLDER(test_data_with_fewer_classes_are_measured_by_the_models),
+        TEST_IN_FOLDER(test_confusion_and_predictions_name_their_classes),
+    };
+    return cmocka_run_group_tests(tests, find_program, NULL);
+}
