@@ -162,6 +162,7 @@ TESTS = """
     test_ring
     test_ring_order
     test_run_folder
+    test_run_log
     test_sample_cache
     test_sampler
     test_scale

@@ -291,7 +291,10 @@ ls_status ls_run_folder_write(ls_run_folder *folder, const char *name, const cha
     return status;
 }
 
-ls_status ls_run_folder_begin(ls_run_folder *folder) { return ls_run_log_cut(&folder->log); }
+ls_status ls_run_folder_begin(ls_run_folder *folder)
+{
+    return ls_run_log_cut(&folder->log, folder->path);
+}
 
 ls_status ls_run_folder_history(ls_run_folder *folder, const ls_history_line *line)
 {

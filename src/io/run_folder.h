@@ -32,7 +32,9 @@ typedef enum {
     LS_RUN_CONTINUE /* it holds the checkpoint that continues */
 } ls_run_start;
 
-/* Open `path`. Temporary files that a killed process left in it are removed.
+/* Open `path`. `done` is what the checkpoint counts that the run continues from, all 0 without one:
+ * lines of more are cut off the logs by ls_run_folder_begin. Temporary files that a killed process
+ * left in it are removed.
  * Errors: ARGUMENT (what is in the folder, and what to do), IO (cannot be made or written: why;
  * another process has it open), MEMORY. */
 LS_MUST_USE ls_status ls_run_folder_open(const char *path, ls_run_start start,

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* run_log.c -- the two logs of a run: cut when they are opened, then a line at a time.
+/* run_log.c -- the two logs of a run: opened, cut before the first line, then a line at a time.
  *
  * Both are append-only, and their lines ascend by epoch (history.csv) and step (log.jsonl). So what
  * must go after an interruption is a tail: from the first line that is torn, not ours, or later
- * than the checkpoint. Losses and rates are written with all the digits of a double: equal texts in
- * two runs' logs are equal bits.
+ * than the checkpoint. Opening finds where it begins, and ls_run_log_cut takes it away. Losses and
+ * rates are written with all the digits of a double: equal texts in two runs' logs are equal bits.
  */
 #include "io/run_log.h"
 
@@ -25,7 +25,8 @@ enum { NAME_BYTES = 64 };
 /* Which lines of a file are kept: of what is done. */
 typedef struct {
     ls_run_done done;
-    uint64_t of_epoch; /* lines of steps of the epoch after the whole ones, so far */
+    uint64_t of_epoch; /* lines of steps of the epoch after the whole ones, so far, that do not
+                          say which of it they are: of a version that did not write that */
 } log_cut;
 
 /* Is the line one of ours, and kept? Lines are asked for in the order of the file. */
@@ -43,32 +44,38 @@ static bool keeps_epoch(log_cut *cut, const char *line, size_t byte_count)
            ls_json_read_count(&r, &epoch) == LS_OK && epoch <= cut->done.epochs;
 }
 
-/* {"epoch":1,"step":120,...} */
-static bool read_step(const char *line, size_t byte_count, uint64_t *epoch, uint64_t *step)
+/* Is the next member of the object called `name`, a count? */
+static bool read_count(ls_json_reader *r, const char *name, uint64_t *x)
+{
+    bool more;
+    char *key = NULL;
+    const bool is_called = ls_json_read_next(r, &more) == LS_OK && more &&
+                           ls_json_read_key(r, &key) == LS_OK && strcmp(key, name) == 0;
+    free(key);
+    return is_called && ls_json_read_count(r, x) == LS_OK;
+}
+
+/* {"epoch":1,"step":120,"step_of_epoch":121,...}; 0 for the third if it is not there. */
+static bool read_step(const char *line, size_t byte_count, uint64_t *epoch, uint64_t *step,
+                      uint64_t *step_of_epoch)
 {
     ls_json_reader r;
-    bool more;
     ls_json_read_init(&r, "log.jsonl", line, byte_count, 0);
-    char *first = NULL, *second = NULL;
-    const bool is_ours =
-        ls_json_read_open(&r, '{') == LS_OK && ls_json_read_next(&r, &more) == LS_OK && more &&
-        ls_json_read_key(&r, &first) == LS_OK && strcmp(first, "epoch") == 0 &&
-        ls_json_read_count(&r, epoch) == LS_OK && ls_json_read_next(&r, &more) == LS_OK &&
-        more && ls_json_read_key(&r, &second) == LS_OK && strcmp(second, "step") == 0 &&
-        ls_json_read_count(&r, step) == LS_OK;
-    free(first);
-    free(second);
+    const bool is_ours = ls_json_read_open(&r, '{') == LS_OK && read_count(&r, "epoch", epoch) &&
+                         read_count(&r, "step", step);
+    if (!is_ours || !read_count(&r, "step_of_epoch", step_of_epoch)) *step_of_epoch = 0;
     return is_ours && strlen(line) == byte_count;
 }
 
 /* Steps that made no update have the number of the last one that did, so that the number does not
- * tell on which side of the checkpoint they are: within its epoch lines are counted. */
+ * tell on which side of the checkpoint they are: within its epoch their place does. */
 static bool keeps_step(log_cut *cut, const char *line, size_t byte_count)
 {
-    uint64_t epoch, step;
-    if (!read_step(line, byte_count, &epoch, &step) || step > cut->done.steps) return false;
+    uint64_t epoch, step, place;
+    if (!read_step(line, byte_count, &epoch, &step, &place) || step > cut->done.steps) return false;
     if (epoch <= cut->done.epochs) return true;
-    return epoch == cut->done.epochs + 1 && ++cut->of_epoch <= cut->done.steps_of_epoch;
+    if (place == 0) place = ++cut->of_epoch;
+    return epoch == cut->done.epochs + 1 && place <= cut->done.steps_of_epoch;
 }
 
 /* Bytes of the lines up to the first that is not kept: whole, ours and of what is done. */
@@ -97,20 +104,20 @@ static ls_status open_log(const char *path, keeps_line_fn *keeps, ls_run_done do
     return LS_OK;
 }
 
-static ls_status cut_log(int fd, const char *name, off_t kept)
+static ls_status cut_log(int fd, const char *folder, const char *name, off_t kept)
 {
     if (ftruncate(fd, kept) == 0) return LS_OK;
-    return ls_fail(LS_ERR_IO, "%s: cannot be cut to %lld bytes: %s", name, (long long)kept,
-                   strerror(errno));
+    return ls_fail(LS_ERR_IO, "%s/%s: cannot be cut to %lld bytes: %s", folder, name,
+                   (long long)kept, strerror(errno));
 }
 
-ls_status ls_run_log_cut(ls_run_log *log)
+ls_status ls_run_log_cut(ls_run_log *log, const char *folder)
 {
-    LS_TRY(cut_log(log->history, "history.csv", log->history_kept));
-    return cut_log(log->steps, "log.jsonl", log->steps_kept);
+    LS_TRY(cut_log(log->history, folder, "history.csv", log->history_kept));
+    return cut_log(log->steps, folder, "log.jsonl", log->steps_kept);
 }
 
-/* Would opening the log cut off no whole line? */
+/* Would cutting the log take no whole line? */
 static bool keeps_all(const char *path, keeps_line_fn *keeps, ls_run_done done)
 {
     FILE *file = fopen(path, "r");
@@ -270,6 +277,7 @@ ls_status ls_run_log_step(ls_run_log *log, const ls_log_line *l)
     ls_json_write_open(w, '{');
     ls_json_member_count(w, "epoch", l->epoch);
     ls_json_member_count(w, "step", l->step);
+    ls_json_member_count(w, "step_of_epoch", l->step_of_epoch);
     for (size_t i = 0; i < sizeof before / sizeof before[0]; i++) {
         ls_json_member_number(w, before[i].name, before[i].x);
     }

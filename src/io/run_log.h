@@ -36,6 +36,7 @@ typedef struct {
  * update sum to `seconds`. */
 typedef struct {
     uint64_t epoch, step; /* epoch 1-based; step = applied updates after this one */
+    uint64_t step_of_epoch; /* 1-based, with those that made no update */
     double loss, regularizer, grad_norm, update_norm, lr;
     uint64_t samples;
     double seconds, input_wait, copy, forward, backward, exchange, update;
@@ -68,8 +69,9 @@ typedef struct {
 LS_MUST_USE ls_status ls_run_log_open_epochs(ls_run_log *log, const char *path, ls_run_done done);
 LS_MUST_USE ls_status ls_run_log_open_steps(ls_run_log *log, const char *path, ls_run_done done);
 
-/* Both are open, and a line is to come: cut off all others. Errors: IO. */
-LS_MUST_USE ls_status ls_run_log_cut(ls_run_log *log);
+/* Both are open, and a line is to come: cut off all others. `folder` is theirs, for the message.
+ * Errors: IO. */
+LS_MUST_USE ls_status ls_run_log_cut(ls_run_log *log, const char *folder);
 
 /* Is there nothing at `path`, or nothing but what a run writes before its first checkpoint: the
  * line of epoch 1, a step's lines, and perhaps a torn one? */

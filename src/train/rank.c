@@ -239,6 +239,7 @@ static ls_status report_step(ls_rank *k)
 {
     const ls_run *run = k->run;
     const ls_progress *p = &k->progress;
+    k->line.step_of_epoch = p->step_of_epoch;
     k->epoch_seconds += k->line.seconds;
     k->epoch_samples += k->line.samples;
     k->samples += k->line.samples;

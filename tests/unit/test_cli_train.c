@@ -119,6 +119,33 @@ static void test_a_run_that_was_continued_ends_in_the_bits_of_one_that_was_not(v
     expect_text(last.err, "--seed 5");
 }
 
+/* How often `part` is in `text`. */
+static int times(const char *text, const char *part)
+{
+    int count = 0;
+    for (; (text = strstr(text, part)); text += strlen(part)) count++;
+    return count;
+}
+
+/* Its log begins in the middle of an epoch, whose fifth and sixth step make no update: they have
+ * the number of the fourth, but come after its checkpoint. */
+static void test_a_run_continued_elsewhere_is_cut_at_its_checkpoint_too(void **state)
+{
+    (void)state;
+    static char log[COMMAND_TEXT_BYTES];
+    write_text("i.csv", "1,1\n1,1\n1,1\n1,1\n1,1e30\n1,1e30\n1,1\n1,1\n1,1\n");
+    expect("train linear --data csv:i.csv,task=regress,test=none --global-batch 1 --shuffle no "
+           "--optimizer sgd --nonfinite skip --steps 2 --out a", 0);
+    expect("train --resume a --steps 6 --save-every 1 --out b", 0);
+    for (int again = 0; again < 2; again++) {
+        read_text("b/log.jsonl", log);
+        assert_int_equal(times(log, "\n"), 6);
+        assert_int_equal(times(log, "\"skipped\":true"), 2);
+        assert_memory_equal(log, "{\"epoch\":1,\"step\":3,\"step_of_epoch\":3,", 38);
+        expect("train --resume b/checkpoints/step-4.safetensors --steps 6", 0);
+    }
+}
+
 /* It was ended before it could save: what it left, and where each message leads. */
 static void test_a_run_without_a_checkpoint_is_started_anew_in_its_folder(void **state)
 {
@@ -260,6 +287,7 @@ int main(void)
         TEST_IN_FOLDER(test_a_yes_or_no_option_may_stand_alone),
         TEST_IN_FOLDER(test_the_digest_is_that_of_the_checkpoint_for_any_number_of_replicas),
         TEST_IN_FOLDER(test_a_run_that_was_continued_ends_in_the_bits_of_one_that_was_not),
+        TEST_IN_FOLDER(test_a_run_continued_elsewhere_is_cut_at_its_checkpoint_too),
         TEST_IN_FOLDER(test_a_run_without_a_checkpoint_is_started_anew_in_its_folder),
         TEST_IN_FOLDER(test_a_run_folder_is_what_init_takes_too),
         TEST_IN_FOLDER(
