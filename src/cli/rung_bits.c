@@ -70,9 +70,11 @@ static void compare_runs(ls_ladder *l, const ls_recorded_run *one, const ls_reco
 {
     const ls_train_result *a = &one->result, *b = &many->result;
     char what[256];
-    snprintf(what, sizeof what, "loss of each of %zu steps", one->step_count);
+    snprintf(what, sizeof what, "loss of %zu step%s", one->step_count,
+             one->step_count == 1 ? "" : "s");
     ls_ladder_check(l, ls_recorded_same_steps(one, many), what);
-    snprintf(what, sizeof what, "loss and metrics of each of %zu epochs", one->epoch_count);
+    snprintf(what, sizeof what, "loss and metrics of %zu epoch%s", one->epoch_count,
+             one->epoch_count == 1 ? "" : "s");
     ls_ladder_check(l, ls_recorded_same_epochs(one, many), what);
     compare_digests(l, "weights   ", a->weights_sha256, b->weights_sha256);
     compare_digests(l, "optimizer ", a->optimizer_sha256, b->optimizer_sha256);

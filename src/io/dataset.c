@@ -69,8 +69,8 @@ static ls_status warn_of_classes(ls_dataset *dataset)
     }
     free(seen);
     const int32_t first = dataset->part[LS_PART_TRAIN].label[0];
-    if (info->count[LS_PART_TRAIN] == 1 && classes == 1) {
-        return ls_dataset_warn(dataset, "train: one sample, and no class but 0");
+    if (info->count[LS_PART_TRAIN] == 1) {
+        return ls_dataset_warn(dataset, "train: one sample, and no class but %d", (int)first);
     }
     if (present == 1) {
         return ls_dataset_warn(dataset, "train: all %zu labels are %d", info->count[LS_PART_TRAIN],

@@ -138,8 +138,9 @@ static void put_shards(FILE *out, const ls_run *run)
                     e->row[s].samples, ls_printable(e->row[s].loss), e->row[s].correct,
                     ls_printable((double)e->shard_gradient[s]));
         }
-        fprintf(out, "  rank %d owns shards %d..%d: %" PRId64 " samples\n", r, begin, end - 1,
-                samples);
+        if (end - begin == 1) fprintf(out, "  rank %d owns shard %d: ", r, begin);
+        else fprintf(out, "  rank %d owns shards %d..%d: ", r, begin, end - 1);
+        fprintf(out, "%" PRId64 " sample%s\n", samples, samples == 1 ? "" : "s");
     }
 }
 
@@ -205,9 +206,9 @@ ls_status ls_explain_end(ls_rank *rank)
     char *text = NULL;
     LS_TRY(ls_page_begin(&page));
     fprintf(page.out,
-            "Step %" PRIu64 ": %d ranks, %d shards; gradients are those of weights/%s[%zu]\n",
-            run->config.explain_step, run->world_size, run->config.shards, parameter->name,
-            e->element);
+            "Step %" PRIu64 ": %d rank%s, %d shard%s; gradients are those of weights/%s[%zu]\n",
+            run->config.explain_step, run->world_size, run->world_size == 1 ? "" : "s",
+            run->config.shards, run->config.shards == 1 ? "" : "s", parameter->name, e->element);
     put_shards(page.out, run);
     if (k->numbers.skipped) {
         fprintf(page.out, "\nSkipped: %s, there is no update\n",

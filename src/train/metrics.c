@@ -115,11 +115,10 @@ static ls_status add_metric(ls_metric_list *list, const char *name, const ls_dat
         if (list->kind[m] == (ls_metric_kind)kind)
             return ls_fail(LS_ERR_ARGUMENT, "--metrics: found %s after %s, expected each metric "
                            "once%s", name, list->name[m], k > 0 ? ", and one topK" : "");
-    if (k > 0 && (size_t)k > ls_class_count(data, outputs))
+    const size_t classes = ls_class_count(data, outputs);
+    if (k > 0 && (size_t)k > classes)
         return ls_fail(LS_ERR_ARGUMENT, "--metrics %s: there %s %zu class%s", name,
-                       ls_class_count(data, outputs) == 1 ? "is" : "are",
-                       ls_class_count(data, outputs),
-                       ls_class_count(data, outputs) == 1 ? "" : "es");
+                       classes == 1 ? "is" : "are", classes, classes == 1 ? "" : "es");
     list->kind[list->count] = (ls_metric_kind)kind;
     snprintf(list->name[list->count], LS_METRIC_NAME_BYTES, "%s", name);
     list->count++;

@@ -149,8 +149,8 @@ static void note_failed(ls_rank *k)
         n += snprintf(text + n, sizeof text - (size_t)n, "; the loss scale is now %g",
                       p->guard.loss_scale);
     if (is_first)
-        snprintf(text + n, sizeof text - (size_t)n, "; told again at 10, 100, 1000; log.jsonl "
-                 "marks each");
+        snprintf(text + n, sizeof text - (size_t)n, "; told again at each power of ten; "
+                 "log.jsonl marks each");
     note(k->run, text);
 }
 

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* notes.h -- what a run says by the way, a line at a time, to its observer.
  *
- * Sentences about what a user should know and the logs tell only to who looks. What may come with
- * every step is told of the first, then when its count is a power of ten, and at the end.
+ * Sentences about what a user should know and the logs tell only to who looks. Steps that are not
+ * finite are told of the first, then when their count is a power of ten, and at the end; batches
+ * without weight of the first. A run that continues tells of its own first again, and the count is
+ * that of the whole run.
  *
  * Thread rule: ls_note_begin before the ranks start; the others in rank 0's thread.
  */

