@@ -196,8 +196,8 @@ ls_status ls_explain_end(ls_rank *rank)
     ls_rank *k = rank;
     const ls_run *run = k->run;
     ls_explanation *e = run->explanation;
-    /* Makes what each rank wrote of its shards visible to rank 0. The others do not write again:
-     * one step is explained. */
+    /* Makes what each rank wrote of its shards visible to rank 0. If this step failed the next one
+     * is explained too: there the others write only after they have rank 0's sums of it. */
     LS_TRY(ls_barrier_wait(run->group, k->rank, "explaining a step"));
     if (k->rank != 0) return LS_OK;
     const ls_parameter *parameter = &run->model.parameter[e->parameter];
