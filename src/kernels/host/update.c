@@ -5,7 +5,7 @@
  * of an update takes, the digest of the new weights and the squares of the changes included. So
  * those are done for 64 elements a step behind: nothing in them waits, and the unit is always fed.
  * Where the gradient is finished on the way (arena.h), it is so in the first level cache, and is
- * not written: 0.82 to 0.93 of the time of two passes.
+ * not written: 0.82 to 0.93 of the time of two passes on an Emerald Rapids, with AVX2 too.
  *
  *     elements      0 .. 63           64 .. 127          128 .. 191
  *                   slots, quotients  slots, quotients   slots, quotients
@@ -168,7 +168,7 @@ LS_ALWAYS_INLINE void update_group(const block *b, size_t at, size_t count, grou
 
 /* -- a block ----------------------------------------------------------------------------------- */
 
-/* The sums over the groups of a block, in registers. */
+/* The sums over the groups of a block, in registers where there are 32. */
 typedef struct {
     ls_doubles change[LS_SQUARE_WORDS], gradient[LS_SQUARE_WORDS];
     ls_digest_rows digest;
