@@ -11,7 +11,7 @@
 #include "train/run.h"
 
 /* Has the file a weight or statistic of such a name? */
-static bool is_in_file(const ls_checkpoint *checkpoint, ls_span pattern)
+static bool is_in_file(const ls_checkpoint *checkpoint, ls_text pattern)
 {
     static const char *const group[] = { "weights/", "statistics/" };
     for (int t = 0; t < ls_checkpoint_tensor_count(checkpoint); t++) {
@@ -29,10 +29,10 @@ static bool is_in_file(const ls_checkpoint *checkpoint, ls_span pattern)
 static ls_status check_patterns(const ls_run *run, const ls_checkpoint *checkpoint)
 {
     const ls_model *model = &run->model;
-    ls_span rest = { run->config.init_only, strlen(run->config.init_only) };
+    ls_text rest = { run->config.init_only, strlen(run->config.init_only) };
     for (bool more = true; more;) {
         more = memchr(rest.at, ',', rest.count) != NULL;
-        const ls_span pattern = ls_span_take(&rest, ',');
+        const ls_text pattern = ls_text_take(&rest, ',');
         bool found = is_in_file(checkpoint, pattern);
         for (int i = 0; i < model->parameter_count + model->statistic_count && !found; i++)
             found = ls_pattern_matches(pattern, ls_model_tensor(model, i)->name);

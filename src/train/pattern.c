@@ -9,10 +9,10 @@
 
 #include "nearest.h"
 
-ls_span ls_span_take(ls_span *from, char end)
+ls_text ls_text_take(ls_text *from, char end)
 {
     const char *stop = memchr(from->at, end, from->count);
-    ls_span part = { from->at, stop ? (size_t)(stop - from->at) : from->count };
+    ls_text part = { from->at, stop ? (size_t)(stop - from->at) : from->count };
     const size_t used = part.count + (stop != NULL);
     from->at += used;
     from->count -= used;
@@ -22,7 +22,7 @@ ls_span ls_span_take(ls_span *from, char end)
 }
 
 /* Only the last star passed may have to take more. */
-bool ls_pattern_matches(ls_span pattern, const char *name)
+bool ls_pattern_matches(ls_text pattern, const char *name)
 {
     const size_t length = strlen(name);
     size_t p = 0, n = 0, star = SIZE_MAX, taken = 0;
@@ -46,13 +46,13 @@ bool ls_pattern_matches(ls_span pattern, const char *name)
 
 bool ls_patterns_match(const char *list, const char *name)
 {
-    ls_span rest = { list, strlen(list) };
+    ls_text rest = { list, strlen(list) };
     while (rest.count > 0)
-        if (ls_pattern_matches(ls_span_take(&rest, ','), name)) return true;
+        if (ls_pattern_matches(ls_text_take(&rest, ','), name)) return true;
     return false;
 }
 
-ls_status ls_pattern_fail(ls_span pattern, const ls_model *model, bool statistics,
+ls_status ls_pattern_fail(ls_text pattern, const ls_model *model, bool statistics,
                           const char *option, const char *what, const char *hint)
 {
     char text[LS_NAME_BYTES * 2];

@@ -19,13 +19,13 @@
 typedef struct {
     const char *at;
     size_t count;
-} ls_span;
+} ls_text;
 
 /* What is before the first `end` in *from, without blanks around it; *from moves past it and the
  * separator. */
-ls_span ls_span_take(ls_span *from, char end);
+ls_text ls_text_take(ls_text *from, char end);
 
-bool ls_pattern_matches(ls_span pattern, const char *name);
+bool ls_pattern_matches(ls_text pattern, const char *name);
 
 /* Does any pattern of the list match? */
 bool ls_patterns_match(const char *list, const char *name);
@@ -33,7 +33,7 @@ bool ls_patterns_match(const char *list, const char *name);
 /* `option` has a pattern that matches nothing: "OPTION: 'PATTERN' matches no WHAT; the nearest is
  * NAME (HINT)", of the names of the model's parameters and, if `statistics`, its statistics.
  * Errors: ARGUMENT, which it always is, or MEMORY. */
-LS_MUST_USE ls_status ls_pattern_fail(ls_span pattern, const ls_model *model, bool statistics,
+LS_MUST_USE ls_status ls_pattern_fail(ls_text pattern, const ls_model *model, bool statistics,
                                       const char *option, const char *what, const char *hint);
 
 #endif

@@ -8,14 +8,14 @@
 
 #include "train/pattern.h"
 
-static ls_status malformed(ls_span found, const char *want)
+static ls_status malformed(ls_text found, const char *want)
 {
     return ls_fail(LS_ERR_ARGUMENT, "--rules: found '%.*s', expected %s",
                    (int)(found.count < 60 ? found.count : 60), found.at, want);
 }
 
 /* The number after "lr:" and its like. */
-static ls_status read_number(ls_span property, size_t skip, double *out)
+static ls_status read_number(ls_text property, size_t skip, double *out)
 {
     char number[64], *end = number;
     const size_t count = property.count - skip;
@@ -29,13 +29,13 @@ static ls_status read_number(ls_span property, size_t skip, double *out)
     return LS_OK;
 }
 
-static bool is_word(ls_span text, const char *word)
+static bool is_word(ls_text text, const char *word)
 {
     return text.count == strlen(word) && memcmp(text.at, word, text.count) == 0;
 }
 
 /* Set one property in `rule`. */
-static ls_status apply_property(ls_span property, ls_parameter_rule *rule)
+static ls_status apply_property(ls_text property, ls_parameter_rule *rule)
 {
     if (is_word(property, "freeze") || is_word(property, "train")) {
         rule->frozen = property.at[0] == 'f';
@@ -54,20 +54,20 @@ static ls_status apply_property(ls_span property, ls_parameter_rule *rule)
     return malformed(property, "freeze, train, lr:X, decay:X, l1:X or l2:X");
 }
 
-static ls_status apply_properties(ls_span properties, ls_parameter_rule *rule)
+static ls_status apply_properties(ls_text properties, ls_parameter_rule *rule)
 {
     do {
-        LS_TRY(apply_property(ls_span_take(&properties, ','), rule));
+        LS_TRY(apply_property(ls_text_take(&properties, ','), rule));
     } while (properties.count > 0);
     return LS_OK;
 }
 
 /* The pattern and the properties of the next rule. */
-static ls_status next_rule(ls_span *text, ls_span *pattern, ls_span *properties)
+static ls_status next_rule(ls_text *text, ls_text *pattern, ls_text *properties)
 {
-    const ls_span rule = ls_span_take(text, ';');
+    const ls_text rule = ls_text_take(text, ';');
     *properties = rule;
-    *pattern = ls_span_take(properties, '=');
+    *pattern = ls_text_take(properties, '=');
     if (pattern->count > 0 && properties->count > 0) return LS_OK;
     return malformed(rule, "PATTERN=freeze, or PATTERN=lr:0.1,decay:0 and so on; rules are "
                            "separated by ';'");
@@ -75,10 +75,10 @@ static ls_status next_rule(ls_span *text, ls_span *pattern, ls_span *properties)
 
 ls_status ls_rules_check(const char *text)
 {
-    ls_span rest = { text, strlen(text) };
+    ls_text rest = { text, strlen(text) };
     while (rest.count > 0) {
         ls_parameter_rule ignored = { .frozen = false };
-        ls_span pattern, properties;
+        ls_text pattern, properties;
         LS_TRY(next_rule(&rest, &pattern, &properties));
         LS_TRY(apply_properties(properties, &ignored));
     }
@@ -87,9 +87,9 @@ ls_status ls_rules_check(const char *text)
 
 static ls_status apply_rules(const char *text, const ls_model *model, ls_parameter_rule *rule)
 {
-    ls_span rest = { text, strlen(text) };
+    ls_text rest = { text, strlen(text) };
     while (rest.count > 0) {
-        ls_span pattern, properties;
+        ls_text pattern, properties;
         int count = 0;
         LS_TRY(next_rule(&rest, &pattern, &properties));
         for (int p = 0; p < model->parameter_count; p++) {
