@@ -166,6 +166,14 @@ LS_ALWAYS_INLINE void update_group(const block *b, size_t at, size_t count, grou
     optimize(b->args, b->step->rate, x, count);
 }
 
+/* The same of less than a whole group, compiled once and not for each optimizer: a quarter of the
+ * code. */
+__attribute__((noinline, noclone)) static void update_rest(const block *b, size_t at, size_t count,
+                                                           group *made, optimize_fn *optimize)
+{
+    update_group(b, at, count, made, optimize);
+}
+
 /* -- a block ----------------------------------------------------------------------------------- */
 
 /* The sums over the groups of a block, in registers where there are 32. */
@@ -209,7 +217,7 @@ LS_ALWAYS_INLINE uint64_t walk(const block *b, size_t first, size_t count, ls_ar
     memcpy(lane->other, all.gradient, sizeof all.gradient);
     uint64_t digest = ls_digest_of_rows(&all.digest, first + whole);
     if (whole == count) return digest;
-    update_group(b, whole, count - whole, &made[0], optimize);
+    update_rest(b, whole, count - whole, &made[0], optimize);
     ls_add_square_of_each(lane->square, made[0].change, count - whole);
     if (finished) ls_add_square_of_each(lane->other, made[0].gradient, count - whole);
     for (size_t i = whole; i < count; i++) digest += ls_digest_term(first + i, w[i]);
