@@ -38,7 +38,6 @@
  *  3. A rank's arrival count says how many meetings it has come to; the ranks behind the largest
  *     count are those that did not come.
  */
-#include "sizes.h"
 #include "thread.h"
 
 #include <assert.h>
@@ -49,6 +48,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#include "plural.h"
+#include "sizes.h"
 
 enum { STACK_BYTES = 8 << 20 }; /* of a rank thread; the same under every ulimit -s */
 
@@ -317,7 +319,7 @@ static ls_status barrier_late(ls_group *group, unsigned long meeting, const char
         used += (size_t)snprintf(missing + used, sizeof missing - used, " %d", rank);
     }
     return ls_fail(LS_ERR_TIMEOUT, "%s: waited %g s for rank%s%s, which did not come", what,
-                   group->timeout_s, count == 1 ? "" : "s", missing);
+                   group->timeout_s, LS_PLURAL(count), missing);
 }
 
 ls_status ls_barrier_wait(ls_group *group, int rank, const char *what)

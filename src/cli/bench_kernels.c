@@ -11,6 +11,7 @@
 #include "cli/bench.h"
 #include "cli/bench_cases.h"
 #include "device/topology.h"
+#include "plural.h"
 
 enum { FLAG_BATCH, FLAG_ITERATIONS, FLAG_JSON, FLAG_SQUARE };
 enum { SHARDS = 8 };
@@ -40,7 +41,7 @@ static void print_heading(const bench *b)
     const ls_device *device = b->device;
     printf("# %s, kernels %s", device->name, device->kernels->name);
     const int threads = thread_count(device);
-    if (threads > 0) printf(", %d thread%s", threads, threads == 1 ? "" : "s");
+    if (threads > 0) printf(", %d thread%s", threads, LS_PLURAL(threads));
     printf("; batch %zu; medians of up to %d\n", b->cases.batch, b->repetitions);
     printf("# peak: %s\n#\n", device->kind == LS_DEVICE_CUDA
            ? "fp32 units x 2 x highest clock; none for a virtual GPU"

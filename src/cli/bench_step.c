@@ -25,6 +25,7 @@
 #include "cli/report.h"
 #include "cli/scratch_folder.h"
 #include "cli/signals.h"
+#include "plural.h"
 #include "train/trainer.h"
 
 enum { FLAG_REPEAT, FLAG_SETTLE, FLAG_JSON };
@@ -116,8 +117,8 @@ static void print_heading(const bench *b, const ls_train_plan *plan)
     char split[LS_SPLIT_BYTES];
     ls_batch_split(plan->global_batch, plan->config->shards, plan->world_size, split);
     printf("# %s on %s: %d replica%s (%s), kernels %s, %d thread%s each\n", plan->config->model,
-           plan->config->data, plan->world_size, plan->world_size == 1 ? "" : "s",
-           plan->devices->reason, plan->kernels, plan->threads, plan->threads == 1 ? "" : "s");
+           plan->config->data, plan->world_size, LS_PLURAL(plan->world_size),
+           plan->devices->reason, plan->kernels, plan->threads, LS_PLURAL(plan->threads));
     printf("# %s; %s; %d repetitions\n", split, plan->algorithm, b->repeat);
     printf("# %.4g MFLOP a sample; %d steps before those that count\n#\n", b->flops * 1e-6,
            b->settle);

@@ -8,6 +8,7 @@
 #include "device/topology.h"
 #include "kernels/host/host.h"
 #include "kernels/kernels.h"
+#include "plural.h"
 #include "thread.h"
 #include "unit.h"
 
@@ -202,8 +203,8 @@ static ls_status run_devices(const ls_invocation *v, int *exit_code)
     const ls_status listed = ls_device_list_parse(config.devices, config.p2p, &list);
     /* The pairs of several GPUs were measured as they were probed; one has a way to the host. */
     if (listed == LS_OK && is_one_gpu(&list)) ls_cuda_probe(&list.device[0].ordinal, 1);
-    printf("host        %d core%s; features %s\n", ls_core_count(),
-           ls_core_count() == 1 ? "" : "s", ls_cpu_features());
+    printf("host        %d core%s; features %s\n", ls_core_count(), LS_PLURAL(ls_core_count()),
+           ls_cpu_features());
     print_memory();
     LS_TRY(print_gpus());
     LS_TRY(listed); /* its message is still this thread's last */

@@ -17,6 +17,7 @@
 #include "cli/evaluation.h"
 #include "io/new_file.h"
 #include "io/npy.h"
+#include "plural.h"
 #include "printable.h"
 
 enum { FLAG_OUT = LS_EVALUATION_FLAGS };
@@ -144,8 +145,7 @@ static ls_status run_predict(const ls_invocation *v, int *exit_code)
     const ls_status status = write_rows(&e.result, path);
     if (status == LS_OK && path) {
         printf("%s: %zu sample%s, %zu number%s each\n", path, e.result.samples,
-               e.result.samples == 1 ? "" : "s", e.result.columns,
-               e.result.columns == 1 ? "" : "s");
+               LS_PLURAL(e.result.samples), e.result.columns, LS_PLURAL(e.result.columns));
     }
     ls_evaluation_free(&e.result);
     return status;

@@ -7,6 +7,7 @@
 
 #include "cli/console.h"
 #include "numerics.h"
+#include "plural.h"
 #include "train/metrics.h"
 #include "unit.h"
 
@@ -68,13 +69,13 @@ static void report_data(FILE *out, const ls_train_plan *plan)
     fprintf(out, "%s: %zu training", ls_dataset_spec(plan->dataset), info->count[LS_PART_TRAIN]);
     if (info->count[LS_PART_TEST] > 0) fprintf(out, " and %zu test", info->count[LS_PART_TEST]);
     const ls_part last = info->count[LS_PART_TEST] > 0 ? LS_PART_TEST : LS_PART_TRAIN;
-    fprintf(out, " sample%s of ", info->count[last] == 1 ? "" : "s");
+    fprintf(out, " sample%s of ", LS_PLURAL(info->count[last]));
     if (info->is_image) fprintf(out, "%zux%zux%zu, ", info->height, info->width, info->channels);
-    else fprintf(out, "%zu number%s, ", info->channels, info->channels == 1 ? "" : "s");
+    else fprintf(out, "%zu number%s, ", info->channels, LS_PLURAL(info->channels));
     if (info->task == LS_TASK_CLASSIFY)
         fprintf(out, "%zu class%s\n", info->classes, info->classes == 1 ? "" : "es");
     else
-        fprintf(out, "%zu target%s\n", info->outputs, info->outputs == 1 ? "" : "s");
+        fprintf(out, "%zu target%s\n", info->outputs, LS_PLURAL(info->outputs));
 }
 
 static void report_replicas(FILE *out, const ls_train_plan *plan)
@@ -87,7 +88,7 @@ static void report_replicas(FILE *out, const ls_train_plan *plan)
     fprintf(out, " (%s)\n", plan->devices->reason);
     begin_row(out, "threads");
     fprintf(out, "%d a replica, on %d core%s%s", plan->threads, ls_core_count(),
-            ls_core_count() == 1 ? "" : "s", plan->cores ? "" : " as the system places them");
+            LS_PLURAL(ls_core_count()), plan->cores ? "" : " as the system places them");
     for (int r = 0; plan->cores && r < plan->world_size; r++) {
         char text[128];
         ls_cores_text(plan->cores, r * plan->threads, plan->threads, text, sizeof text);
@@ -102,7 +103,7 @@ static void report_batch(FILE *out, const ls_train_plan *plan)
     const ls_config *config = plan->config;
     ls_batch_split(plan->global_batch, config->shards, plan->world_size, split);
     begin_row(out, "batch");
-    fprintf(out, "%s; %d shard%s", split, config->shards, config->shards == 1 ? "" : "s");
+    fprintf(out, "%s; %d shard%s", split, config->shards, LS_PLURAL(config->shards));
     if (config->accumulate > 1) fprintf(out, " in %d passes", config->accumulate);
     fputc('\n', out);
     begin_row(out, "steps");
@@ -137,8 +138,8 @@ static void report_exchange(FILE *out, const ls_train_plan *plan)
             if (links[k] > 0) fprintf(out, ", %d %s", links[k], ls_pair_kind_name(k));
         }
     }
-    fprintf(out, "; %d bucket%s; order %s\n", plan->bucket_count,
-            plan->bucket_count == 1 ? "" : "s", ls_order_name(plan->config->order));
+    fprintf(out, "; %d bucket%s; order %s\n", plan->bucket_count, LS_PLURAL(plan->bucket_count),
+            ls_order_name(plan->config->order));
 }
 
 static void report_optimizer(FILE *out, const ls_config *config, const char *schedule)
@@ -186,7 +187,7 @@ void ls_report_plan(FILE *out, const ls_train_plan *plan)
     report_optimizer(out, plan->config, plan->schedule);
     begin_row(out, "parameters");
     fprintf(out, "%zu in %d tensor%s, %s\n", model->parameter_total, model->parameter_count,
-            model->parameter_count == 1 ? "" : "s",
+            LS_PLURAL(model->parameter_count),
             ls_with_unit(4.0 * (double)model->parameter_total, weights));
     begin_row(out, "memory");
     fprintf(out, "%s a replica\n", ls_with_unit((double)plan->device_bytes, all));
@@ -232,9 +233,8 @@ static void report_input(FILE *out, const ls_input_summary *input, double steps)
     const double busy = input->reader_seconds / input->readers / steps;
     begin_row(out, "input");
     fprintf(out, "%.1f of %d batches ready on average; %d reader%s at work %.1f %% of the time; "
-            "%s/s read\n", input->ready, input->depth, input->readers,
-            input->readers == 1 ? "" : "s", 100 * busy,
-            ls_with_unit((double)input->bytes / steps, rate));
+            "%s/s read\n", input->ready, input->depth, input->readers, LS_PLURAL(input->readers),
+            100 * busy, ls_with_unit((double)input->bytes / steps, rate));
     if (steps < LS_INPUT_BOUND_SECONDS || input->waited / steps < LS_INPUT_BOUND_SHARE) return;
     begin_row(out, "");
     fprintf(out, "input-bound by %.0f %%: %s would help (docs/troubleshooting.md)\n",
@@ -307,12 +307,12 @@ static void report_done(FILE *out, const ls_train_result *result)
     const uint64_t whole = result->steps_per_epoch;
     if (begun > 0 && epochs == 0) {
         fprintf(out, "%" PRIu64 " of an epoch's %" PRIu64 " step%s\n", begun, whole,
-                whole == 1 ? "" : "s");
+                LS_PLURAL(whole));
         return;
     }
-    fprintf(out, "%" PRIu64 " epoch%s", epochs, epochs == 1 ? "" : "s");
+    fprintf(out, "%" PRIu64 " epoch%s", epochs, LS_PLURAL(epochs));
     if (begun > 0) fprintf(out, " and %" PRIu64 " of %" PRIu64 " steps", begun, whole);
-    fprintf(out, ", %" PRIu64 " step%s%s\n", result->steps, result->steps == 1 ? "" : "s",
+    fprintf(out, ", %" PRIu64 " step%s%s\n", result->steps, LS_PLURAL(result->steps),
             begun > 0 ? " in all" : "");
 }
 
@@ -334,7 +334,7 @@ void ls_report_result(FILE *out, const char *program, const ls_config *config,
     if (has_trained) {
         begin_row(out, "speed");
         fprintf(out, "%.0f samples/s: %" PRIu64 " sample%s in %.3f s of steps\n",
-                result->samples_per_second, result->samples, result->samples == 1 ? "" : "s",
+                result->samples_per_second, result->samples, LS_PLURAL(result->samples),
                 result->seconds);
         ls_report_time(out, &result->time);
         report_input(out, &result->input, result->time.steps);

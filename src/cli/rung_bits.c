@@ -14,6 +14,7 @@
 
 #include "cli/console.h"
 #include "cli/report.h"
+#include "plural.h"
 
 static ls_status evaluate(const ls_ladder *l, const char *devices, const ls_recorded_run *run,
                           ls_evaluation *out)
@@ -27,8 +28,8 @@ static ls_status evaluate(const ls_ladder *l, const char *devices, const ls_reco
 static void print_evaluation(const ls_evaluation *e)
 {
     char text[LS_READABLE_BYTES];
-    printf("     evaluated  %zu sample%s: loss %s", e->samples,
-           e->samples == 1 ? "" : "s", ls_readable(e->loss, text));
+    printf("     evaluated  %zu sample%s: loss %s", e->samples, LS_PLURAL(e->samples),
+           ls_readable(e->loss, text));
     for (int m = 0; m < e->metric_count; m++) {
         printf(", %s %s", e->metric_name[m], ls_readable(e->metric[m], text));
     }
@@ -45,9 +46,8 @@ ls_status ls_rung_one(ls_ladder *l)
     LS_TRY(ls_ladder_train(l, &l->config, l->one, one));
     if (l->stopped) return LS_OK;
     printf("     trained    %" PRIu64 " epoch%s, %" PRIu64 " step%s of %zu sample%s\n",
-           one->result.epochs, one->result.epochs == 1 ? "" : "s", one->result.steps,
-           one->result.steps == 1 ? "" : "s", one->global_batch,
-           one->global_batch == 1 ? "" : "s");
+           one->result.epochs, LS_PLURAL(one->result.epochs), one->result.steps,
+           LS_PLURAL(one->result.steps), one->global_batch, LS_PLURAL(one->global_batch));
     LS_TRY(evaluate(l, l->one, one, &l->evaluation));
     print_evaluation(e);
     const ls_history_line *last = &one->result.last;
@@ -70,11 +70,10 @@ static void compare_runs(ls_ladder *l, const ls_recorded_run *one, const ls_reco
 {
     const ls_train_result *a = &one->result, *b = &many->result;
     char what[256];
-    snprintf(what, sizeof what, "loss of %zu step%s", one->step_count,
-             one->step_count == 1 ? "" : "s");
+    snprintf(what, sizeof what, "loss of %zu step%s", one->step_count, LS_PLURAL(one->step_count));
     ls_ladder_check(l, ls_recorded_same_steps(one, many), what);
     snprintf(what, sizeof what, "loss and metrics of %zu epoch%s", one->epoch_count,
-             one->epoch_count == 1 ? "" : "s");
+             LS_PLURAL(one->epoch_count));
     ls_ladder_check(l, ls_recorded_same_epochs(one, many), what);
     compare_digests(l, "weights   ", a->weights_sha256, b->weights_sha256);
     compare_digests(l, "optimizer ", a->optimizer_sha256, b->optimizer_sha256);

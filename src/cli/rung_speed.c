@@ -12,6 +12,7 @@
 
 #include "cli/bench.h"
 #include "cli/report.h"
+#include "plural.h"
 #include "thread.h"
 #include "version.h"
 
@@ -19,10 +20,10 @@ ls_status ls_rung_times(ls_ladder *l)
 {
     const ls_recorded_run *one = &l->of_one, *many = &l->of_many;
     printf("\n 3  where the time went\n    one replica, %d thread%s:\n", one->threads,
-           one->threads == 1 ? "" : "s");
+           LS_PLURAL(one->threads));
     ls_report_time(stdout, &one->result.time);
     printf("    %d replicas, %d thread%s each:\n", l->world_size, many->threads,
-           many->threads == 1 ? "" : "s");
+           LS_PLURAL(many->threads));
     ls_report_time(stdout, &many->result.time);
     return LS_OK;
 }
@@ -59,8 +60,7 @@ static ls_status repeat_once(ls_ladder *l, const char *devices, const char *what
 ls_status ls_rung_throughput(ls_ladder *l)
 {
     double speed[2][LS_REPEAT_MAX];
-    printf("\n 4  throughput, %d run%s of each, alternating\n", l->repeat,
-           l->repeat == 1 ? "" : "s");
+    printf("\n 4  throughput, %d run%s of each, alternating\n", l->repeat, LS_PLURAL(l->repeat));
     speed[0][0] = l->of_one.result.samples_per_second;
     speed[1][0] = l->of_many.result.samples_per_second;
     for (int i = 1; i < l->repeat; i++) {
@@ -90,6 +90,6 @@ ls_status ls_rung_environment(ls_ladder *l)
     if (file && fscanf(file, "%lf", &load) != 1) load = NAN;
     if (file) fclose(file);
     printf("\n 6  environment\n     lockstep %s; %d core%s; kernels %s; load %.2f\n", LS_VERSION,
-           ls_core_count(), ls_core_count() == 1 ? "" : "s", l->of_one.kernels, load);
+           ls_core_count(), LS_PLURAL(ls_core_count()), l->of_one.kernels, load);
     return LS_OK;
 }

@@ -15,6 +15,7 @@
 #include "cli/options.h"
 #include "collectives/ring.h"
 #include "io/dataset.h"
+#include "plural.h"
 #include "train/memory.h"
 #include "train/model.h"
 #include "train/optimizer.h"
@@ -81,7 +82,7 @@ static void print_memory(const ls_config *config, const ls_rank_memory *rank, in
     char text[LS_UNIT_BYTES];
     printf("memory      %s a replica, with global batch %" PRIu64 " on %d replica%s, %s:\n",
            ls_with_unit((double)rank->device, text), config->global_batch, world_size,
-           world_size == 1 ? "" : "s", ls_optimizer_name(config->optimizer));
+           LS_PLURAL(world_size), ls_optimizer_name(config->optimizer));
     for (int i = 0; i < LS_MEMORY_PARTS; i++) {
         size_t bytes = 0;
         const char *name = ls_memory_part(rank, i, &bytes);
@@ -103,7 +104,7 @@ static ls_status show_memory(const ls_config *config, const ls_model *model,
     if (list.count > filled.shards)
         return ls_fail(LS_ERR_ARGUMENT, "--devices %s: %d replicas, but only %d shard%s to share "
                        "out; use --shards %d or more", config->devices, list.count, filled.shards,
-                       filled.shards == 1 ? "" : "s", list.count);
+                       LS_PLURAL(filled.shards), list.count);
     ls_config_fill(&filled, list.count);
     ls_rank_memory memory[LS_WORLD_MAX];
     const ls_dataset_info made = data_of(model);
@@ -191,7 +192,7 @@ static ls_status print_run(const ls_saved_run *run)
     char *config = NULL;
     const ls_progress *p = &run->progress;
     printf("step        %" PRIu64 " update%s; epoch %" PRIu64 ", after %" PRIu64 " of its steps\n",
-           p->step, p->step == 1 ? "" : "s", p->epoch + 1, p->step_of_epoch);
+           p->step, LS_PLURAL(p->step), p->epoch + 1, p->step_of_epoch);
     printf("model       %s\nnumerics    %s\nwritten by  %s\n", run->text[LS_SAVED_MODEL_NAME],
            run->text[LS_SAVED_CLASS], run->text[LS_SAVED_WORLD]);
     printf("data        %s\n            identity %s\n", run->text[LS_SAVED_DATA],

@@ -14,6 +14,7 @@
 
 #include "collectives/tree.h"
 #include "page.h"
+#include "plural.h"
 
 enum {
     TABLE_RANKS_MAX = 32,    /* above this a row of the table no longer fits a screen */
@@ -111,7 +112,7 @@ static void print_page(FILE *page, int world_size, int shard_count)
 {
     int ring[LS_SHARD_MAX];
     fprintf(page, "Ring of %d rank%s, %d shard%s, %d ring steps.\n\n", world_size,
-            world_size == 1 ? "" : "s", shard_count, shard_count == 1 ? "" : "s",
+            LS_PLURAL(world_size), shard_count, LS_PLURAL(shard_count),
             ls_ring_step_count(world_size));
     for (int rank = 0; rank < world_size; rank++) {
         ring[rank] = rank;

@@ -23,6 +23,7 @@
 #include <string.h>
 
 #include "nearest.h"
+#include "plural.h"
 
 enum { NUMBER_MAX = 9999 }; /* far beyond every machine, and ten times it fits an int */
 
@@ -194,7 +195,7 @@ static ls_status list_auto(ls_device_list *list, int gpu_count, const char *why_
     }
     if (list->count > 0) {
         (void)snprintf(list->reason, sizeof list->reason, "auto: %d usable GPU%s", gpu_count,
-                       gpu_count == 1 ? "" : "s");
+                       LS_PLURAL(gpu_count));
         return LS_OK;
     }
     (void)snprintf(list->reason, sizeof list->reason, "auto: no usable GPU (%.100s)", why_none);

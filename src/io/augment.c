@@ -26,6 +26,7 @@
 #include "io/json.h"
 #include "nearest.h"
 #include "philox.h"
+#include "plural.h"
 
 /* -- text ------------------------------------------------------------------------------------ */
 
@@ -158,7 +159,7 @@ ls_status ls_augment_check(const ls_augment *augment, const ls_dataset_info *inf
     ls_augment_write(augment, text);
     if (!info->is_image) {
         return ls_fail(LS_ERR_ARGUMENT, "--augment %s: a sample is a row of %zu number%s, expected "
-                       "images", text, info->channels, info->channels == 1 ? "" : "s");
+                       "images", text, info->channels, LS_PLURAL(info->channels));
     }
     const size_t side = info->height < info->width ? info->height : info->width;
     if (augment->crop < side && augment->cutout < side) return LS_OK;

@@ -20,6 +20,7 @@
 
 #include "crc32c.h"
 #include "io/checkpoint_header.h"
+#include "plural.h"
 #include "sha256.h"
 
 enum { LENGTH_BYTES = sizeof(uint64_t), DATA_ALIGNMENT = 64 };
@@ -149,7 +150,7 @@ static ls_status read_header(ls_checkpoint *c, const char *path, size_t *begin)
     const size_t data_bytes = rest - (size_t)length;
     if (data_bytes != c->header.data_bytes) {
         return ls_fail(LS_ERR_FORMAT, "%s: data: %zu byte%s, but the tensors have %zu: %s", path,
-                       data_bytes, data_bytes == 1 ? "" : "s", c->header.data_bytes,
+                       data_bytes, LS_PLURAL(data_bytes), c->header.data_bytes,
                        data_bytes < c->header.data_bytes ? "cut off" : "trailing bytes");
     }
     *begin = LENGTH_BYTES + (size_t)length;

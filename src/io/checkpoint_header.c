@@ -15,6 +15,7 @@
 
 #include "io/checkpoint_crc.h"
 #include "io/json.h"
+#include "plural.h"
 
 static const struct {
     const char *name;
@@ -286,8 +287,8 @@ static ls_status check_tensors(const char *path, ls_header *header)
     }
     if (crc_count == header->tensor_count + 1) return LS_OK;
     return ls_fail(LS_ERR_FORMAT, "%s: header: %d check%s for %d tensor%s: one is missing", path,
-                   crc_count - 1, crc_count == 2 ? "" : "s", header->tensor_count,
-                   header->tensor_count == 1 ? "" : "s");
+                   crc_count - 1, LS_PLURAL(crc_count - 1), header->tensor_count,
+                   LS_PLURAL(header->tensor_count));
 }
 
 ls_status ls_header_parse(ls_header *header, const char *path, const char *json,

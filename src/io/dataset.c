@@ -19,6 +19,7 @@
 
 #include "io/dataset_internal.h"
 #include "nearest.h"
+#include "plural.h"
 #include "sha256.h"
 
 static const ls_dataset_format *const formats[] = {
@@ -114,11 +115,11 @@ static ls_status finish_parts(ls_dataset *dataset)
     for (int part = 0; part < LS_PART_COUNT; part++) LS_TRY(drop_bad(dataset, (ls_part)part));
     if (dataset->skipped > 0) {
         LS_TRY(ls_dataset_warn(dataset, "skipped %zu bad record%s in all", dataset->skipped,
-                               dataset->skipped == 1 ? "" : "s"));
+                               LS_PLURAL(dataset->skipped)));
     }
     if (info->count[LS_PART_TRAIN] == 0) {
         return ls_fail(LS_ERR_FORMAT, "%s: no training sample (%zu bad record%s skipped)",
-                       dataset->spec_text, dataset->skipped, dataset->skipped == 1 ? "" : "s");
+                       dataset->spec_text, dataset->skipped, LS_PLURAL(dataset->skipped));
     }
     LS_TRY(warn_of_weights(dataset));
     if (info->task != LS_TASK_CLASSIFY) return LS_OK;

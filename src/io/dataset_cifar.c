@@ -32,6 +32,7 @@
 #include <string.h>
 
 #include "io/dataset_internal.h"
+#include "plural.h"
 
 enum { SIDE = 32, CHANNELS = 3, PIXELS = SIDE * SIDE * CHANNELS, LABELS_MAX = 2, FILES_MAX = 5 };
 
@@ -93,8 +94,7 @@ static ls_status check_size(const release *r, const ls_data_file *file)
     }
     return ls_fail(LS_ERR_FORMAT,
                    "%s: record %zu (byte %zu): %zu byte%s, expected whole records of %zu bytes%s",
-                   file->path, records + 1, records * record, rest, rest == 1 ? "" : "s", record,
-                   hint);
+                   file->path, records + 1, records * record, rest, LS_PLURAL(rest), record, hint);
 }
 
 /* Are the labels of record i of the file in range? If not, *good is false, the record bad. */

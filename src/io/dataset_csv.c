@@ -32,6 +32,7 @@
 #include "io/csv.h"
 #include "io/dataset_csv_fields.h"
 #include "io/dataset_internal.h"
+#include "plural.h"
 
 /* One CSV text and where its records go. */
 typedef struct {
@@ -99,8 +100,8 @@ static ls_status fail_width(ls_dataset *dataset, const table *t, const ls_csv_sp
     }
     const size_t found = ls_csv_field_count(line);
     return ls_dataset_bad_record(dataset, "%s: line %zu (byte %zu): %zu field%s, expected %zu",
-                                 t->name, line->number, line->offset, found,
-                                 found == 1 ? "" : "s", fields);
+                                 t->name, line->number, line->offset, found, LS_PLURAL(found),
+                                 fields);
 }
 
 /* Check line ends and widths; count the good records of each part. */

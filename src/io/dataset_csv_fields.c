@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "plural.h"
+
 /* -- the spec ------------------------------------------------------------------------------- */
 
 static ls_status read_test_option(const ls_spec *spec, ls_csv_fields *options)
@@ -98,8 +100,7 @@ ls_status ls_csv_fields_fix(ls_csv_fields *options, const char *name, const ls_c
                                                                        : '\0';
         return ls_fail(LS_ERR_FORMAT,
                        "%s: line %zu (byte %zu): %zu field%s, expected at least %zu, separated by "
-                       "commas%s",
-                       name, line->number, line->offset, fields, fields == 1 ? "" : "s",
+                       "commas%s", name, line->number, line->offset, fields, LS_PLURAL(fields),
                        others + 1,
                        separator == ';'    ? "; found semicolons"
                        : separator == '\t' ? "; found tabs"

@@ -20,6 +20,7 @@
 #include <stdio.h>
 
 #include "io/dataset_internal.h"
+#include "plural.h"
 
 enum { IMAGES_MAGIC = 0x803, LABELS_MAGIC = 0x801, IMAGES_HEADER = 16, LABELS_HEADER = 8 };
 enum { CLASSES = 10 };
@@ -66,8 +67,8 @@ static ls_status check_size(const ls_data_file *file, size_t header_bytes, size_
         return ls_fail(LS_ERR_FORMAT,
                        "%s: byte %zu: %zu byte%s after the last record: header (byte 4) says %zu "
                        "%s, %zu bytes; the file has %zu",
-                       file->path, bytes, file->bytes - bytes,
-                       file->bytes - bytes == 1 ? "" : "s", count, what, bytes, file->bytes);
+                       file->path, bytes, file->bytes - bytes, LS_PLURAL(file->bytes - bytes),
+                       count, what, bytes, file->bytes);
     }
     const size_t whole = (file->bytes - header_bytes) / record;
     return ls_fail(LS_ERR_FORMAT,
@@ -132,8 +133,7 @@ static ls_status open_part(ls_dataset *dataset, ls_part part, const char *images
     const size_t label_count = labels->bytes - LABELS_HEADER;
     if (label_count != run.count) {
         return ls_fail(LS_ERR_FORMAT, "%s: byte 4: %zu label%s, expected %zu, as %s has images",
-                       labels->path, label_count, label_count == 1 ? "" : "s", run.count,
-                       images_name);
+                       labels->path, label_count, LS_PLURAL(label_count), run.count, images_name);
     }
     if (part == LS_PART_TRAIN) {
         info->height = height;

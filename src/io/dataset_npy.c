@@ -18,6 +18,7 @@
 
 #include "io/dataset_internal.h"
 #include "io/npy.h"
+#include "plural.h"
 #include "printable.h"
 
 static ls_status open_array(ls_dataset *dataset, const char *path, ls_npy *out)
@@ -87,9 +88,8 @@ static ls_status open_weights(ls_dataset *dataset, const char *path)
     LS_TRY(open_array(dataset, path, &w));
     if (w.dims > 2 || w.per_record != 1 || w.shape[0] != count) {
         return ls_fail(LS_ERR_FORMAT, "%s: %zu record%s of %zu number%s, expected a weight for "
-                       "each of %zu training sample%s", path, w.shape[0],
-                       w.shape[0] == 1 ? "" : "s", w.per_record,
-                       w.per_record == 1 ? "" : "s", count, count == 1 ? "" : "s");
+                       "each of %zu training sample%s", path, w.shape[0], LS_PLURAL(w.shape[0]),
+                       w.per_record, LS_PLURAL(w.per_record), count, LS_PLURAL(count));
     }
     LS_TRY(ls_dataset_add_weights(dataset));
     for (size_t n = 0; n < count; n++) LS_TRY(read_weight(dataset, &w, n));
@@ -109,11 +109,11 @@ static ls_status check_kinds(const ls_npy *x, const ls_npy *y)
         return ls_fail(LS_ERR_FORMAT,
                        "%s: %d dimension%s, %zu number%s per record; expected labels [N] of "
                        "whole numbers, or targets [N, K] of floats", y->file->path, y->dims,
-                       y->dims == 1 ? "" : "s", y->per_record, y->per_record == 1 ? "" : "s");
+                       LS_PLURAL(y->dims), y->per_record, LS_PLURAL(y->per_record));
     }
     if (x->shape[0] != y->shape[0]) {
         return ls_fail(LS_ERR_FORMAT, "%s: %zu record%s, expected %zu, as %s has", y->file->path,
-                       y->shape[0], y->shape[0] == 1 ? "" : "s", x->shape[0], x->file->path);
+                       y->shape[0], LS_PLURAL(y->shape[0]), x->shape[0], x->file->path);
     }
     return LS_OK;
 }
@@ -141,7 +141,7 @@ static ls_store store_of(const ls_npy *x)
 static const char *target_text(const ls_dataset_info *info, char out[48])
 {
     if (info->task == LS_TASK_CLASSIFY) snprintf(out, 48, "a label, a whole number");
-    else snprintf(out, 48, "%zu float%s", info->outputs, info->outputs == 1 ? "" : "s");
+    else snprintf(out, 48, "%zu float%s", info->outputs, LS_PLURAL(info->outputs));
     return out;
 }
 
@@ -157,8 +157,7 @@ static ls_status check_alike(const ls_dataset *dataset, const ls_npy *x, const l
     }
     if (dataset->store != store_of(x)) {
         return ls_fail(LS_ERR_FORMAT, "%s: elements of %zu byte%s, expected the type that X has in "
-                       "training", x->file->path, x->element_bytes,
-                       x->element_bytes == 1 ? "" : "s");
+                       "training", x->file->path, x->element_bytes, LS_PLURAL(x->element_bytes));
     }
     if (a.task != b.task || a.outputs != b.outputs) {
         char found[48], expected[48];

@@ -18,6 +18,7 @@
 
 #include "io/dataset_internal.h"
 #include "page.h"
+#include "plural.h"
 
 enum { LISTED = 100 };
 
@@ -28,15 +29,15 @@ static void say_head(FILE *out, const ls_dataset *dataset)
     if (info->is_image) {
         fprintf(out, "images %zux%zux%zu", info->height, info->width, info->channels);
     } else {
-        fprintf(out, "%zu number%s per sample", info->channels, info->channels == 1 ? "" : "s");
+        fprintf(out, "%zu number%s per sample", info->channels, LS_PLURAL(info->channels));
     }
     if (info->task == LS_TASK_CLASSIFY) {
         fprintf(out, ", %zu class%s", info->classes, info->classes == 1 ? "" : "es");
     } else {
-        fprintf(out, ", %zu target%s", info->outputs, info->outputs == 1 ? "" : "s");
+        fprintf(out, ", %zu target%s", info->outputs, LS_PLURAL(info->outputs));
     }
     fprintf(out, ", %zu train and %zu test sample%s\n", info->count[LS_PART_TRAIN],
-            info->count[LS_PART_TEST], info->count[LS_PART_TEST] == 1 ? "" : "s");
+            info->count[LS_PART_TEST], LS_PLURAL(info->count[LS_PART_TEST]));
     fprintf(out, "identity  %s\n", dataset->identity);
 }
 

@@ -9,6 +9,7 @@
 
 #include "io/dataset_internal.h"
 #include "nearest.h"
+#include "plural.h"
 
 /* The '=' that ends an item's key, or NULL. A key is letters only: a path like a/b=c has none. */
 static char *key_end(char *item)
@@ -124,7 +125,7 @@ ls_status ls_spec_check(const ls_spec *spec, const char *const *keys, int files,
     if (plain != files) {
         return ls_fail(LS_ERR_ARGUMENT,
                        "data spec %s: %d name%s of files or folders, expected %d: %s", spec->kind,
-                       plain, plain == 1 ? "" : "s", files, usage);
+                       plain, LS_PLURAL(plain), files, usage);
     }
     return LS_OK;
 }

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "plural.h"
+
 static const struct {
     const char *descr;
     ls_npy_type type;
@@ -179,7 +181,7 @@ static ls_status find_header(const ls_data_file *file, cursor *c)
     if (bytes > file->bytes - c->at) {
         return ls_fail(LS_ERR_FORMAT,
                        "%s: byte 8: a header of %zu byte%s, the file has %zu after it", file->path,
-                       bytes, bytes == 1 ? "" : "s", file->bytes - c->at);
+                       bytes, LS_PLURAL(bytes), file->bytes - c->at);
     }
     c->end = c->at + bytes;
     return LS_OK;
@@ -206,7 +208,7 @@ static ls_status check_size(ls_npy *a)
     if (!overflow) snprintf(expected, sizeof expected, "%zu", bytes);
     return ls_fail(LS_ERR_FORMAT,
                    "%s: byte %zu: %zu byte%s of data, expected %s by the header's shape",
-                   a->file->path, a->data_at, found, found == 1 ? "" : "s", expected);
+                   a->file->path, a->data_at, found, LS_PLURAL(found), expected);
 }
 
 ls_status ls_npy_open(const ls_data_file *file, ls_npy *out)

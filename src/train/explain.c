@@ -10,6 +10,7 @@
 
 #include "numerics.h"
 #include "page.h"
+#include "plural.h"
 #include "printable.h"
 
 ls_status ls_explanation_create(ls_run *run)
@@ -140,7 +141,7 @@ static void put_shards(FILE *out, const ls_run *run)
         }
         if (end - begin == 1) fprintf(out, "  rank %d owns shard %d: ", r, begin);
         else fprintf(out, "  rank %d owns shards %d..%d: ", r, begin, end - 1);
-        fprintf(out, "%" PRId64 " sample%s\n", samples, samples == 1 ? "" : "s");
+        fprintf(out, "%" PRId64 " sample%s\n", samples, LS_PLURAL(samples));
     }
 }
 
@@ -207,8 +208,8 @@ ls_status ls_explain_end(ls_rank *rank)
     LS_TRY(ls_page_begin(&page));
     fprintf(page.out,
             "Step %" PRIu64 ": %d rank%s, %d shard%s; gradients are those of weights/%s[%zu]\n",
-            run->config.explain_step, run->world_size, run->world_size == 1 ? "" : "s",
-            run->config.shards, run->config.shards == 1 ? "" : "s", parameter->name, e->element);
+            run->config.explain_step, run->world_size, LS_PLURAL(run->world_size),
+            run->config.shards, LS_PLURAL(run->config.shards), parameter->name, e->element);
     put_shards(page.out, run);
     if (k->numbers.skipped) {
         fprintf(page.out, "\nSkipped: %s, there is no update\n",

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "plural.h"
 #include "train/run.h"
 
 /* runs/<model>-<time>; the model's name without folders and suffix. */
@@ -74,8 +75,8 @@ ls_status ls_folder_open(ls_run *run, const ls_progress *start)
     if (run->nothing_to_do && !same)
         return ls_fail(LS_ERR_ARGUMENT, "--out %s: there is nothing to write there: %s has "
                        "done %" PRIu64 " epoch%s, %" PRIu64 " step%s, all that is asked for",
-                       config->out, run->resume_path, start->epoch, start->epoch == 1 ? "" : "s",
-                       start->step, start->step == 1 ? "" : "s");
+                       config->out, run->resume_path, start->epoch, LS_PLURAL(start->epoch),
+                       start->step, LS_PLURAL(start->step));
     if (choose) make_chosen_folder(config);
     const bool automatic = strcmp(config->resume, "auto") == 0;
     const ls_run_start how = same ? LS_RUN_CONTINUE : automatic ? LS_RUN_AGAIN : LS_RUN_NEW;

@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "plural.h"
 #include "train/optimizer.h"
 
 static bool has_momentum(const ls_config *c)
@@ -84,7 +85,7 @@ static void tell_warmup(const ls_config *config, uint64_t last, const ls_observe
     const uint64_t warmup = config->schedule.warmup;
     if (warmup <= last) return;
     snprintf(line, sizeof line, "warning: --warmup %" PRIu64 ": the run has %" PRIu64 " update%s, "
-             "and ends before the rate has risen to %s", warmup, last, last == 1 ? "" : "s",
+             "and ends before the rate has risen to %s", warmup, last, LS_PLURAL(last),
              config->schedule.kind == LS_SCHEDULE_TABLE ? "the table's first" : "--lr");
     observer->note(observer->context, line);
 }

@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "page.h"
+#include "plural.h"
 #include "train/model.h"
 #include "train/model_parse.h"
 
@@ -129,7 +130,7 @@ static void print_totals(FILE *out, const ls_model *model)
     size_t fixed = 0;
     char text[32];
     fprintf(out, "\nparameters  %s in %d tensor%s\n", with_commas(model->parameter_total, text),
-            model->parameter_count, model->parameter_count == 1 ? "" : "s");
+            model->parameter_count, LS_PLURAL(model->parameter_count));
     for (int i = 0; i < model->statistic_count; i++) fixed += model->statistic[i].count;
     if (fixed > 0) {
         fprintf(out, "            %s in %d tensors that are not trained: moving means and "

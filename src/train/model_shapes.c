@@ -16,6 +16,7 @@
  */
 #include <stdio.h>
 
+#include "plural.h"
 #include "train/model_parse.h"
 
 size_t ls_shape_floats(ls_shape shape) { return shape.height * shape.width * shape.channels; }
@@ -277,7 +278,7 @@ static ls_status check_classes(const char *file, const ls_parsed_model *m,
     if (data->classes <= outputs) return LS_OK;
     if (loss == LS_LOSS_SIGMOID_CROSSENTROPY && outputs == 1 && data->classes == 2) return LS_OK;
     return ls_model_fail(file, last->op, "'%s' has %zu output%s, the data have %zu classes",
-                         last->layer.name, outputs, outputs == 1 ? "" : "s", data->classes);
+                         last->layer.name, outputs, LS_PLURAL(outputs), data->classes);
 }
 
 static ls_status check_targets(const char *file, const ls_parsed_model *m,
@@ -288,12 +289,12 @@ static ls_status check_targets(const char *file, const ls_parsed_model *m,
     if (loss == LS_LOSS_SOFTMAX_CROSSENTROPY) {
         return ls_model_fail(file, m->loss_kind, "softmax-crossentropy needs class labels, the "
                              "data have %zu target number%s a sample: loss mse", data->outputs,
-                             data->outputs == 1 ? "" : "s");
+                             LS_PLURAL(data->outputs));
     }
     if (data->outputs == outputs) return LS_OK;
     return ls_model_fail(file, last->op, "'%s' has %zu output%s, the data have %zu target number%s "
-                         "a sample", last->layer.name, outputs, outputs == 1 ? "" : "s",
-                         data->outputs, data->outputs == 1 ? "" : "s");
+                         "a sample", last->layer.name, outputs, LS_PLURAL(outputs), data->outputs,
+                         LS_PLURAL(data->outputs));
 }
 
 ls_status ls_model_choose_loss(const char *file, const ls_parsed_model *m,

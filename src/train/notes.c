@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "plural.h"
 #include "train/idle.h"
 #include "train/model_parse.h"
 #include "train/pattern.h"
@@ -122,7 +123,7 @@ void ls_note_slower(const ls_rank *k)
     const ls_run *run = k->run;
     snprintf(text, sizeof text, "%s has not become better for %" PRIu64 " epoch%s: the learning "
              "rate is now %g times the schedule's", run->monitor, run->config.plateau,
-             run->config.plateau == 1 ? "" : "s", k->progress.callbacks.rate_factor);
+             LS_PLURAL(run->config.plateau), k->progress.callbacks.rate_factor);
     note(k->run, text);
 }
 
@@ -170,6 +171,6 @@ void ls_note_end(const ls_rank *k)
     const uint64_t failed = k->progress.guard.failed;
     if (!k->told_failed) return;
     snprintf(text, sizeof text, "%" PRIu64 " step%s in all %s not finite and made no update",
-             failed, failed == 1 ? "" : "s", failed == 1 ? "was" : "were");
+             failed, LS_PLURAL(failed), failed == 1 ? "was" : "were");
     note(k->run, text);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plural.h"
 #include "train/pattern.h"
 
 static ls_status malformed(ls_text found, const char *want)
@@ -118,7 +119,7 @@ static ls_status freeze(ls_parameter_rule *rule, const ls_model *model)
     }
     if (trained > 0 || used == 0) return LS_OK;
     return ls_fail(LS_ERR_ARGUMENT, "--rules freeze all %d parameter%s that the loss depends on: "
-                   "nothing is left to train", used, used == 1 ? "" : "s");
+                   "nothing is left to train", used, LS_PLURAL(used));
 }
 
 ls_status ls_rules_create(const ls_config *config, const ls_model *model, ls_parameter_rule **out)

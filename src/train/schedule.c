@@ -23,6 +23,7 @@
 #include <stdio.h>
 
 #include "numerics.h"
+#include "plural.h"
 
 static const double pi = 3.14159265358979323846;
 
@@ -104,7 +105,7 @@ static void describe_table(const ls_schedule *s, char *out, size_t bytes)
 {
     const ls_rate_entry *last = &s->entry[s->entry_count - 1];
     snprintf(out, bytes, "a table of %d rate%s, %g at first and %g from update %" PRIu64 " on",
-             s->entry_count, s->entry_count == 1 ? "" : "s", s->entry[0].rate, last->rate,
+             s->entry_count, LS_PLURAL(s->entry_count), s->entry[0].rate, last->rate,
              last->step + 1);
 }
 
@@ -117,19 +118,19 @@ void ls_schedule_describe(const ls_schedule *s, char *out, size_t bytes)
     case LS_SCHEDULE_CONSTANT: break;
     case LS_SCHEDULE_STEP:
         snprintf(shape, sizeof shape, "times %g every %" PRIu64 " update%s", s->factor, s->every,
-                 s->every == 1 ? "" : "s");
+                 LS_PLURAL(s->every));
         break;
     case LS_SCHEDULE_COSINE:
         snprintf(shape, sizeof shape, "cosine over %" PRIu64 " update%s to %g of lr", s->steps,
-                 s->steps == 1 ? "" : "s", s->final);
+                 LS_PLURAL(s->steps), s->final);
         break;
     case LS_SCHEDULE_EXPONENTIAL:
         snprintf(shape, sizeof shape, "times %g %s %" PRIu64 " update%s", s->factor,
-                 s->staircase ? "every" : "over each", s->steps, s->steps == 1 ? "" : "s");
+                 s->staircase ? "every" : "over each", s->steps, LS_PLURAL(s->steps));
         break;
     case LS_SCHEDULE_POLYNOMIAL:
         snprintf(shape, sizeof shape, "polynomial of power %g over %" PRIu64 " update%s to %g",
-                 s->power, s->steps, s->steps == 1 ? "" : "s", s->final);
+                 s->power, s->steps, LS_PLURAL(s->steps), s->final);
         break;
     case LS_SCHEDULE_TABLE: describe_table(s, shape, sizeof shape); break;
     }

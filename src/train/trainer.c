@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "io/sampler.h"
+#include "plural.h"
 #include "train/class_weights.h"
 #include "train/guard.h"
 #include "train/notes.h"
@@ -45,8 +46,8 @@ static ls_status resolve_config(ls_run *run)
     if (run->world_size > config->shards)
         return ls_fail(LS_ERR_ARGUMENT, "--devices %s: %d replicas, but only %d shard%s to share "
                        "out; use --shards %d or more (it is part of the numerics class)",
-                       config->devices, run->world_size, config->shards,
-                       config->shards == 1 ? "" : "s", run->world_size);
+                       config->devices, run->world_size, config->shards, LS_PLURAL(config->shards),
+                       run->world_size);
     ls_config_fill(config, run->world_size);
     run->threads = ls_replica_threads(config->threads, run->world_size);
     snprintf(run->world, sizeof run->world, "%dx%s", run->world_size,
@@ -143,7 +144,7 @@ static ls_status check_progress(const ls_run *run, const ls_progress *start)
     return ls_fail(LS_ERR_FORMAT, "%s: step %" PRIu64 ", epoch %" PRIu64 ", step_of_epoch %" PRIu64
                    ": expected no more than the data have, with %" PRIu64 " step%s an epoch",
                    run->resume_path, start->step, start->epoch, start->step_of_epoch,
-                   run->steps_per_epoch, run->steps_per_epoch == 1 ? "" : "s");
+                   run->steps_per_epoch, LS_PLURAL(run->steps_per_epoch));
 }
 
 static uint64_t min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }
