@@ -125,6 +125,23 @@ ls_status ls_normalize_forward(ls_replica *r, int l, const ls_pass_input *input,
     });
 }
 
+/* Merge the sums of all ranks' shards; in a pass that is repeated their rows are here already. */
+static ls_status merge_gradient_sums(ls_replica *r, const ls_layer *layer,
+                                     const ls_batchnorm_rows *kept, const ls_pass_input *input)
+{
+    ls_batchnorm_merge_sums_args merge = {
+        .channels = layer->out.channels,
+        .shard_count = r->config->shard_count,
+        .row = kept->sum_rows,
+        .merged = kept->merged_sums,
+    };
+    if (input->kind == LS_PASS_TRAINING)
+        LS_TRY(r->exchange.gather(r->exchange.context, kept->sum_rows,
+                                  2 * layer->out.channels * sizeof(float)));
+    count_values(r, layer, input->pass, merge.n);
+    return ls_batchnorm_merge_sums(&r->compute, &merge);
+}
+
 ls_status ls_normalize_backward(ls_replica *r, int l, const ls_pass_input *input,
                                 const ls_fold *fold, const float *x, const float *dy, float *dx)
 {
@@ -133,7 +150,6 @@ ls_status ls_normalize_backward(ls_replica *r, int l, const ls_pass_input *input
     const ls_batchnorm_rows *kept = &r->batchnorm[l];
     const ls_batchnorm_statistics_of statistics = statistics_of(r, layer, l, input);
     const bool by_shard = r->config->shard_statistics;
-    const size_t channels = layer->out.channels;
     LS_TRY(ls_batchnorm_gradient_sums(&r->compute, &(ls_batchnorm_gradient_sums_args){
         .shape = shape_of(layer),
         .fold = fold,
@@ -147,17 +163,7 @@ ls_status ls_normalize_backward(ls_replica *r, int l, const ls_pass_input *input
         .piece_stride = model->arena_floats,
     }));
     if (!dx) return LS_OK;
-    if (!by_shard) {
-        if (input->kind == LS_PASS_TRAINING)
-            LS_TRY(r->exchange.gather(r->exchange.context, kept->sum_rows,
-                                      2 * channels * sizeof(float)));
-        ls_batchnorm_merge_sums_args merge = { .channels = channels,
-                                               .shard_count = r->config->shard_count,
-                                               .row = kept->sum_rows,
-                                               .merged = kept->merged_sums };
-        count_values(r, layer, input->pass, merge.n);
-        LS_TRY(ls_batchnorm_merge_sums(&r->compute, &merge));
-    }
+    if (!by_shard) LS_TRY(merge_gradient_sums(r, layer, kept, input));
     return ls_batchnorm_gradient(&r->compute, &(ls_batchnorm_gradient_args){
         .shape = shape_of(layer),
         .samples = input->samples,
