@@ -13,7 +13,7 @@
 #include "train/state.h"
 #include "train/trainer.h"
 
-enum { EVALUATION_ROWS = 256 };
+enum { APPLIED_ROWS = 256 }; /* samples at a time: there is no step beside them in memory */
 
 ls_status ls_checkpoint_config(const char *checkpoint, ls_config *config)
 {
@@ -89,7 +89,7 @@ static ls_status open_replicas(applied *a, int threads, double timeout_s)
         .model = &a->model, .data = ls_dataset_describe(a->dataset),
         .table = ls_dataset_table(a->dataset), .world_size = world_size,
         .shard_count = world_size, .accumulate = 1, .global_batch = 0,
-        .capacity_min = EVALUATION_ROWS, .rule = a->rule,
+        .capacity_min = APPLIED_ROWS, .rule = a->rule,
         .training = false,
         .precision = a->saved.config.precision,
     };

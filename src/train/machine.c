@@ -24,7 +24,7 @@
 #include "train/memory.h"
 #include "train/run.h"
 
-enum { EVALUATION_ROWS = 64 };
+enum { TEST_ROWS = 64 }; /* of the test part at a time, in memory beside that of a step */
 
 /* -- cores ------------------------------------------------------------------------------------- */
 
@@ -221,7 +221,7 @@ static void plan_replicas(ls_run *run, const ls_dataset_info *data)
         .shard_count = config->shards,
         .accumulate = config->accumulate,
         .global_batch = batch_samples_max(config, data),
-        .capacity_min = EVALUATION_ROWS,
+        .capacity_min = TEST_ROWS,
         .top_k = run->metrics.top_k,
         .weighted = run->class_weight || data->weighted,
         .slot_count = ls_optimizer_slot_count(config->optimizer),

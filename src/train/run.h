@@ -174,6 +174,10 @@ LS_MUST_USE ls_status ls_weights_compare(ls_rank *rank, uint64_t digest, bool wa
 /* rank.c: the whole run of one rank; an ls_rank_fn whose arg is the ls_run. Collective. */
 LS_MUST_USE ls_status ls_rank_run(int rank, void *run);
 
+/* resume.c: the checkpoint that --resume FILE|DIR|auto names ("" if auto and there is none yet).
+ * Errors: ARGUMENT (auto without --out), FORMAT (DIR has none). */
+LS_MUST_USE ls_status ls_resume_find(const ls_config *config, char *path, size_t bytes);
+
 /* resume.c: fold the stored configuration of a run that continues into what the user asked for. */
 LS_MUST_USE ls_status ls_resume_config(ls_config *config, const ls_saved_run *saved,
                                        int world_size);

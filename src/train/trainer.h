@@ -152,7 +152,4 @@ LS_MUST_USE ls_status ls_checkpoint_config(const char *checkpoint, ls_config *co
  * not be a checkpoint. Errors: FORMAT (DIR has none). */
 LS_MUST_USE ls_status ls_checkpoint_find(const char *argument, char *path, size_t bytes);
 
-/* The checkpoint that --resume FILE|DIR|auto names ("" if auto and there is none yet). */
-LS_MUST_USE ls_status ls_resume_find(const ls_config *config, char *path, size_t bytes);
-
 #endif
