@@ -9,6 +9,7 @@
 
 #include "train/pattern.h"
 #include "train/run.h"
+#include "train/state_scale.h"
 
 /* Has the file a weight or statistic of such a name? */
 static bool is_in_file(const ls_checkpoint *checkpoint, ls_text pattern)
@@ -54,6 +55,20 @@ static ls_status load_init(ls_run *run, const ls_checkpoint *checkpoint, const c
                                     run->arena_host, run->statistics_host);
 }
 
+/* Are the data of this run standardised, and those that the weights were trained on not, or the
+ * other way round? Other scales may well make the same numbers: bytes divided by 255 are what a
+ * file of floats from 0 to 1 holds. */
+static ls_status compare_scales(ls_run *run, const ls_checkpoint *checkpoint, const char *path)
+{
+    const ls_scale_rule ours = ls_dataset_scale_rule(run->dataset);
+    ls_scale_rule theirs;
+    bool known;
+    LS_TRY(ls_state_scale_load(checkpoint, path, &theirs, &known));
+    if (known && (theirs.kind == LS_SCALE_STANDARD) != (ours.kind == LS_SCALE_STANDARD))
+        ls_scale_name(&theirs, run->init_scale);
+    return LS_OK;
+}
+
 ls_status ls_first_weights(ls_run *run)
 {
     const ls_config *config = &run->config;
@@ -67,6 +82,7 @@ ls_status ls_first_weights(ls_run *run)
     LS_TRY(ls_checkpoint_find(config->init, path, sizeof path));
     ls_status status = ls_checkpoint_open(path, &init);
     if (status == LS_OK) status = load_init(run, init, path);
+    if (status == LS_OK) status = compare_scales(run, init, path);
     ls_checkpoint_close(init);
     return status;
 }

@@ -95,6 +95,19 @@ static void note_tensors(const ls_run *run, const char *what, bool taken)
     note(run, line);
 }
 
+/* The weights of --init expect numbers of another kind. */
+static void note_scale(const ls_run *run)
+{
+    const ls_scale_rule ours = ls_dataset_scale_rule(run->dataset);
+    char line[LS_MESSAGE_BYTES], name[LS_SCALE_NAME_BYTES];
+    if (!run->init_scale[0]) return;
+    ls_scale_name(&ours, name);
+    snprintf(line, sizeof line, "warning: the weights of --init %.600s were trained on data of "
+             "scale=%s, these have scale=%s: say scale=%s in --data", run->config.init,
+             run->init_scale, name, run->init_scale);
+    note(run, line);
+}
+
 /* What --init-only took, and what it left. */
 static void note_init(const ls_run *run)
 {
@@ -112,6 +125,7 @@ void ls_note_begin(const ls_run *run, uint64_t first)
     note_unused(run);
     note_sigmoid(run);
     note_lost_best(run);
+    note_scale(run);
     note_init(run);
 }
 

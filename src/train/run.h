@@ -115,6 +115,8 @@ struct ls_run {
     ls_train_result *result;
     bool nothing_to_do;           /* continued, and what is asked for had been done */
     char best_lost[800];          /* continued, and why the best epoch's file is not there; or "" */
+    char init_scale[LS_SCALE_NAME_BYTES]; /* that of the data --init's weights were trained on, if
+                                     only one of it and this run's is standard; or "" */
     char numerics_class[128], world[64], schedule[128], resume_line[512], resume_path[1200];
     struct ls_explanation *explanation; /* owned; NULL unless --explain-step */
 };
@@ -139,8 +141,8 @@ void ls_machine_close(ls_run *run); /* accepts one of which nothing was opened *
 bool ls_machine_is_drained(ls_run *run);
 
 /* first_weights.c: what a new run begins with: weights and statistics as the model and the seed
- * say, or those of --init, or of some tensors. Errors: FORMAT, IO, MEMORY; ARGUMENT (--init-only
- * has a pattern that no tensor matches, with the nearest name). */
+ * say, or those of --init, or of some tensors; writes init_scale. Errors: FORMAT, IO, MEMORY;
+ * ARGUMENT (--init-only has a pattern that no tensor matches, with the nearest name). */
 LS_MUST_USE ls_status ls_first_weights(ls_run *run);
 
 /* folder.c: choose and open the run folder (config.out says which it is), in a run that continues

@@ -4,7 +4,7 @@
  *   __metadata__ `scale`                 "none", "divide 255", or "standard 1": with the unit
  *   scale/mean, scale/deviation          F64 [channels], of a standard scale
  *
- * Internal to state.c and state_text.c. Checkpoints that were written before there was such a text
+ * Internal to train/. Checkpoints that were written before there was such a text
  * have none.
  */
 #ifndef LS_TRAIN_STATE_SCALE_H

@@ -157,6 +157,39 @@ static void test_statistics_are_taken_by_name_and_an_average_begins_as_the_weigh
     training_destroy(t);
 }
 
+/* Only one of the two runs has standardised data. Where neither has, both feed 0 to 1: digits, which
+ * are divided by 16, and floats. */
+static void test_weights_from_data_of_another_scale_are_told(void **state)
+{
+    (void)state;
+    static const char *const data[] = { "digits,scale=none", "digits,scale=standard", "digits" };
+    static const char *const says[] = { "scale=16, these have scale=standard: say scale=16 in",
+                                        "scale=standard, these have scale=16: say scale=standard" };
+    char trained[1200];
+    training *t = training_create();
+    training_set(t, "model", "linear");
+    training_set(t, "steps", "1");
+    t->observer.note = keep_note;
+    for (int from = 0; from < 3; from++) {
+        training_set(t, "data", data[from]);
+        t->config.init[0] = '\0';
+        training_must_run(t);
+        memcpy(trained, t->result.checkpoint, sizeof trained);
+        training_set(t, "init", trained);
+        for (int to = 0; to < 3; to++) {
+            notes[0] = '\0';
+            training_set(t, "data", data[to]);
+            training_must_run(t);
+            const bool differs = (from == 1) != (to == 1);
+            if ((strstr(notes, "were trained on data of scale=") != NULL) != differs)
+                fail_msg("%s to %s: %s", data[from], data[to], notes);
+            if (from == 2 && to == 1) assert_non_null(strstr(notes, says[0]));
+            if (from == 1 && to == 2) assert_non_null(strstr(notes, says[1]));
+        }
+    }
+    training_destroy(t);
+}
+
 static void test_what_does_not_fit_is_refused_by_name(void **state)
 {
     (void)state;
@@ -231,6 +264,7 @@ int main(void)
             test_a_new_head_starts_anew_on_a_trained_body_for_any_number_of_replicas),
         cmocka_unit_test(
             test_statistics_are_taken_by_name_and_an_average_begins_as_the_weights),
+        cmocka_unit_test(test_weights_from_data_of_another_scale_are_told),
         cmocka_unit_test(test_what_does_not_fit_is_refused_by_name),
         cmocka_unit_test(test_a_run_that_continues_does_not_start_from_the_checkpoint_again),
     };
