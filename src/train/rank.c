@@ -110,7 +110,8 @@ static ls_status save_as(ls_rank *k, const char *name)
  *
  * last goes last, so that it counts no step whose other files are missing, but for the first of a
  * run: with any checkpoint but no last, --resume auto could neither go on nor start again. A kill
- * right after that one leaves no best, and the run that continues makes it (best.c). */
+ * right after that one leaves no best, which the run that continues makes (best.c), and no step-N,
+ * which it does not: last is a copy of it. */
 static ls_status save(ls_rank *k, bool numbered, bool best)
 {
     if (k->rank != 0) return LS_OK;
