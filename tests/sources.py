@@ -133,6 +133,7 @@ TESTS = """
     test_input
     test_json
     test_kernels
+    test_kernels_refused
     test_late_streams
     test_link
     test_loss
