@@ -65,6 +65,7 @@ TEST_SUPPORT = """
     reduction
     reference
     residual
+    run_files
     simulation
     stored_png
     training
@@ -163,6 +164,7 @@ TESTS = """
     test_ring
     test_ring_order
     test_run_folder
+    test_run_folder_again
     test_run_log
     test_sample_cache
     test_sampler

@@ -39,8 +39,6 @@ static const char *place_of(ls_run_folder *folder, const char *name)
     return folder->place;
 }
 
-const char *ls_run_folder_path(const ls_run_folder *folder) { return folder->path; }
-
 const char *ls_run_folder_checkpoint(ls_run_folder *folder, const char *name)
 {
     assert(strlen(name) < NAME_BYTES);

@@ -41,8 +41,6 @@ LS_MUST_USE ls_status ls_run_folder_open(const char *path, ls_run_start start,
                                          ls_run_done done, ls_run_folder **out);
 void ls_run_folder_close(ls_run_folder *folder); /* accepts NULL */
 
-const char *ls_run_folder_path(const ls_run_folder *folder);
-
 /* "<folder>/checkpoints/<name>.safetensors"; owned by the folder, valid until the next call.
  * `name` has fewer than 64 bytes. */
 const char *ls_run_folder_checkpoint(ls_run_folder *folder, const char *name);

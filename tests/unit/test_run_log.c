@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* test_run_log.c -- what the lines of the two logs are, and which of log.jsonl a run that continues
- * keeps. For the lines of history.csv see test_run_folder.c.
+ * keeps. For those of history.csv see test_run_folder.c and test_run_folder_again.c.
  */
 #include "support/test.h"
 
