@@ -157,8 +157,7 @@ static void test_statistics_are_taken_by_name_and_an_average_begins_as_the_weigh
     training_destroy(t);
 }
 
-/* Only one of the two runs has standardised data. Where neither has, both feed 0 to 1: digits, which
- * are divided by 16, and floats. */
+/* Only one of the two runs has standardised data. Other scales are not compared. */
 static void test_weights_from_data_of_another_scale_are_told(void **state)
 {
     (void)state;
