@@ -78,18 +78,20 @@ static bool keeps_step(log_cut *cut, const char *line, size_t byte_count)
     return epoch == cut->done.epochs + 1 && place <= cut->done.steps_of_epoch;
 }
 
-/* Bytes of the lines up to the first that is not kept: whole, ours and of what is done. */
+/* Bytes of the lines up to the first that is not kept: whole, ours and of what is done; -1 if the
+ * file cannot be read up to there. */
 static off_t kept_bytes(FILE *file, keeps_line_fn *keeps, ls_run_done done)
 {
     log_cut cut = { .done = done };
     char *line = NULL;
     size_t room = 0;
     off_t kept = 0;
-    for (ssize_t count; (count = getline(&line, &room, file)) > 0; kept += count) {
+    ssize_t count;
+    for (; (count = getline(&line, &room, file)) > 0; kept += count) {
         if (line[count - 1] != '\n' || !keeps(&cut, line, (size_t)count)) break;
     }
     free(line);
-    return kept;
+    return count > 0 || feof(file) ? kept : -1;
 }
 
 /* Open a log for appending. Returns the descriptor in *out, and in *kept how much of it stays. */
@@ -100,8 +102,10 @@ static ls_status open_log(const char *path, keeps_line_fn *keeps, ls_run_done do
     FILE *file = *out >= 0 ? fopen(path, "r") : NULL;
     if (!file) return ls_fail(LS_ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
     *kept = kept_bytes(file, keeps, done);
+    const int cause = errno;
     fclose(file);
-    return LS_OK;
+    if (*kept >= 0) return LS_OK;
+    return ls_fail(LS_ERR_IO, "%s: cannot be read: %s", path, strerror(cause));
 }
 
 static ls_status cut_log(int fd, const char *folder, const char *name, off_t kept)
@@ -125,7 +129,7 @@ static bool keeps_all(const char *path, keeps_line_fn *keeps, ls_run_done done)
     char *line = NULL;
     size_t room = 0;
     const off_t kept = kept_bytes(file, keeps, done);
-    const bool found = fseeko(file, kept, SEEK_SET) == 0;
+    const bool found = kept >= 0 && fseeko(file, kept, SEEK_SET) == 0;
     const ssize_t count = found ? getline(&line, &room, file) : 0;
     const bool torn = count > 0 && line[count - 1] != '\n';
     const bool all = found && (count < 0 || torn);

@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "io/run_log.h"
 #include "support/command.h"
@@ -146,6 +147,19 @@ static void test_a_log_that_cannot_be_cut_is_named_with_its_folder(void **state)
     assert_memory_equal(ls_last_error(), "runs/a/history.csv: cannot be cut to 0 bytes: ", 46);
 }
 
+/* Reading the process's own memory at 0 fails, and is not taken for the end of the log. (A kernel
+ * that lets nobody open that for writing is refused a step earlier.) */
+static void test_a_log_that_cannot_be_read_is_not_cut(void **state)
+{
+    (void)state;
+    ls_run_log log = LS_RUN_LOG_CLOSED;
+    assert_int_equal(symlink("/proc/self/mem", "log.jsonl"), 0);
+    assert_int_equal(ls_run_log_open_steps(&log, "log.jsonl", (ls_run_done){ 0 }), LS_ERR_IO);
+    assert_memory_equal(ls_last_error(), "log.jsonl: cannot be ", 21);
+    ls_run_log_close(&log);
+    assert_false(ls_run_log_is_first_steps("log.jsonl"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -154,6 +168,7 @@ int main(void)
         TEST_IN_FOLDER(test_steps_without_an_update_are_cut_wherever_the_log_begins),
         TEST_IN_FOLDER(test_lines_of_an_earlier_version_are_cut_by_their_count),
         TEST_IN_FOLDER(test_a_log_that_cannot_be_cut_is_named_with_its_folder),
+        TEST_IN_FOLDER(test_a_log_that_cannot_be_read_is_not_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
