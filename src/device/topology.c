@@ -342,10 +342,3 @@ const char *ls_pair_kind_name(ls_pair_kind kind)
     }
     return "UNKNOWN";
 }
-
-bool ls_topology_is_all_peer(const ls_topology *topology)
-{
-    for (int i = 0; i < topology->count * topology->count; i++)
-        if (topology->pair[i] == LS_PAIR_STAGED) return false;
-    return true;
-}

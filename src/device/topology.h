@@ -81,7 +81,4 @@ const char *ls_pair_kind_name(ls_pair_kind kind);
 /* Does following `ring` from place 0 visit each of `count` ranks once, rank 0 first? Pure. */
 bool ls_ring_is_whole(const int *ring, int count);
 
-/* Are all pairs of different ranks LOCAL or PEER? Pure. */
-bool ls_topology_is_all_peer(const ls_topology *topology);
-
 #endif
