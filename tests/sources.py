@@ -46,6 +46,7 @@ TEST_SUPPORT = """
     convolution
     data_folder
     faulty_device
+    feed
     fresh_process
     gpu_arrays
     gpu_machines
@@ -137,7 +138,9 @@ TESTS = """
     test_kernels_refused
     test_late_streams
     test_link
-    test_loss
+    test_loss_regression
+    test_loss_sigmoid
+    test_loss_softmax
     test_memory
     test_metrics
     test_model
@@ -152,6 +155,7 @@ TESTS = """
     test_optimizer
     test_pcie
     test_pipeline
+    test_pipeline_pace
     test_planes
     test_png
     test_pool
