@@ -78,9 +78,9 @@ static ls_status check_products(const ls_dataset *dataset, const float *weight)
         const int32_t label = ls_dataset_label(dataset, LS_PART_TRAIN, i);
         const float own = ls_dataset_weight(dataset, i);
         if (ls_is_finite(own * weight[label])) continue;
-        return ls_fail(LS_ERR_ARGUMENT, "--class-weights: training sample %zu weighs %g, its class "
-                       "%d %g: their product is too large", i, (double)own, (int)label,
-                       (double)weight[label]);
+        return ls_fail(LS_ERR_ARGUMENT, "--class-weights: record %zu of the training part weighs "
+                       "%g, its class %d %g: their product is too large", i + 1, (double)own,
+                       (int)label, (double)weight[label]);
     }
     return LS_OK;
 }

@@ -167,7 +167,8 @@ ls_status ls_config_check(const ls_config *config)
 
 void ls_config_fill(ls_config *config, int world_size)
 {
-    const bool adaptive = config->optimizer >= LS_OPTIMIZER_ADAM;
+    const bool adaptive = ls_optimizer_is_adam(config->optimizer)
+                          || config->optimizer == LS_OPTIMIZER_RMSPROP;
     if (config->lr == 0) config->lr = adaptive ? 0.001 : 0.01;
     if (config->optimizer == LS_OPTIMIZER_ADAMW && config->weight_decay == 0 &&
         !ls_config_is_given(config, ls_option_find("weight-decay"))) {
