@@ -45,6 +45,7 @@ TEST_SUPPORT = """
     conformance
     convolution
     data_folder
+    differences
     faulty_device
     feed
     fresh_process
@@ -130,6 +131,7 @@ TESTS = """
     test_gemm
     test_gradient_plan
     test_gradients
+    test_gradients_of_losses
     test_guard
     test_idx
     test_input
