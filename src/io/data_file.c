@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,7 +56,10 @@ static ls_status fail_absent(const char *path, const char *expected)
     ls_status status = LS_OK;
     const int bytes = read_signature(packed, start);
     if (bytes < 0) {
-        status = ls_fail(LS_ERR_FORMAT, "%s: no such file, expected %s", path, expected);
+        char folder[PATH_MAX] = ""; /* a checkpoint's relative path leads from where it was typed */
+        const bool is_relative = path[0] != '/' && getcwd(folder, sizeof folder);
+        status = ls_fail(LS_ERR_FORMAT, "%s: no such file, expected %s%s%s", path, expected,
+                         is_relative ? "; looked for in " : "", is_relative ? folder : "");
     } else if (bytes >= 2 && start[0] == 0x1f && start[1] == 0x8b) {
         status = ls_fail(LS_ERR_FORMAT,
                          "%s is there only compressed, as %s; unpack it with: gunzip -k %s", path,
@@ -75,7 +79,8 @@ static const char *foreign_kind(const unsigned char *data, size_t bytes)
 {
     const char *text = (const char *)data;
     if (bytes >= 4 && memcmp(data, "PK\003\004", 4) == 0) {
-        return "a zip archive (50 4b 03 04, as .zip, .npz and .xlsx begin)";
+        return "a zip archive (50 4b 03 04, as .zip, .xlsx and .npz begin; of an .npz, save each "
+               "array with numpy.save)";
     }
     if (bytes >= 2 && memcmp(data, "\xff\xfe", 2) == 0) {
         return "UTF-16 text (mark ff fe; convert it with: iconv -f UTF-16 -t UTF-8)";

@@ -16,6 +16,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
 
 #include "io/dataset_internal.h"
 #include "nearest.h"
@@ -62,12 +64,13 @@ static ls_status warn_of_classes(ls_dataset *dataset)
     const size_t classes = info->classes;
     bool *seen = calloc(classes, sizeof *seen);
     if (!seen) return ls_fail(LS_ERR_MEMORY, "no memory for %zu classes", classes);
-    size_t present = 0;
+    size_t present = 0, absent = 0;
     for (size_t i = 0; i < info->count[LS_PART_TRAIN]; i++) {
         bool *mark = &seen[dataset->part[LS_PART_TRAIN].label[i]];
         present += !*mark;
         *mark = true;
     }
+    while (absent < classes && seen[absent]) absent++;
     free(seen);
     const int32_t first = dataset->part[LS_PART_TRAIN].label[0];
     if (info->count[LS_PART_TRAIN] == 1) {
@@ -79,8 +82,9 @@ static ls_status warn_of_classes(ls_dataset *dataset)
     }
     if (present < classes) {
         const bool maybe_numbers = strcmp(dataset->spec.kind, "csv") == 0;
-        return ls_dataset_warn(dataset, "train: %zu of %zu classes %s no sample%s",
+        return ls_dataset_warn(dataset, "train: %zu of %zu classes %s no sample: %s%zu%s",
                                classes - present, classes, classes - present == 1 ? "has" : "have",
+                               classes - present == 1 ? "" : "the first is ", absent,
                                maybe_numbers ? " (if the last field is a quantity: task=regress)"
                                              : "");
     }
@@ -98,6 +102,30 @@ static size_t classes_of_labels(const ls_dataset *dataset)
         }
     }
     return (size_t)most + 1;
+}
+
+/* Is each sample's row of targets one 1 among zeros? */
+static bool targets_are_one_hot(const ls_dataset *dataset)
+{
+    const ls_part_data *data = &dataset->part[LS_PART_TRAIN];
+    const size_t outputs = dataset->info.outputs;
+    for (size_t i = 0; i < dataset->info.count[LS_PART_TRAIN]; i++) {
+        size_t ones = 0;
+        for (size_t k = 0; k < outputs; k++) {
+            const float y = data->target[i * outputs + k];
+            if (y != 0 && y != 1) return false;
+            ones += y == 1;
+        }
+        if (ones != 1) return false;
+    }
+    return true;
+}
+
+static ls_status warn_of_targets(ls_dataset *dataset)
+{
+    if (dataset->info.outputs < 2 || !targets_are_one_hot(dataset)) return LS_OK;
+    return ls_dataset_warn(dataset, "train: each sample's %zu targets are one 1 among zeros: if "
+                           "they tell a class, give its number as a label", dataset->info.outputs);
 }
 
 static ls_status warn_of_weights(ls_dataset *dataset)
@@ -122,7 +150,7 @@ static ls_status finish_parts(ls_dataset *dataset)
                        dataset->spec_text, dataset->skipped, LS_PLURAL(dataset->skipped));
     }
     LS_TRY(warn_of_weights(dataset));
-    if (info->task != LS_TASK_CLASSIFY) return LS_OK;
+    if (info->task != LS_TASK_CLASSIFY) return warn_of_targets(dataset);
     if (info->classes == 0) info->classes = classes_of_labels(dataset);
     return warn_of_classes(dataset);
 }
@@ -166,6 +194,18 @@ static void identify(ls_dataset *dataset)
 
 /* -- opening and closing --------------------------------------------------------------------- */
 
+/* Does `name` name a folder or a picture, which no format reads? */
+static bool names_pictures(const char *name)
+{
+    static const char *const suffix[] = { ".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff" };
+    struct stat about;
+    const char *dot = strrchr(name, '.');
+    for (size_t i = 0; dot && i < sizeof suffix / sizeof suffix[0]; i++) {
+        if (strcasecmp(dot, suffix[i]) == 0) return true;
+    }
+    return stat(name, &about) == 0 && S_ISDIR(about.st_mode);
+}
+
 static ls_status fail_unknown_kind(const char *kind)
 {
     const char *names[FORMAT_COUNT + 1] = { NULL };
@@ -177,11 +217,13 @@ static ls_status fail_unknown_kind(const char *kind)
     }
     const char *dot = strrchr(kind, '.');
     const char *nearest = dot && strcmp(dot, ".csv") == 0   ? "csv:FILE"
-                          : dot && strcmp(dot, ".npy") == 0 ? "npy:X.npy,Y.npy"
+                          : dot && strncmp(dot, ".np", 3) == 0 ? "npy:X.npy,Y.npy"
                                                             : ls_nearest_name(kind, names);
-    return ls_fail(LS_ERR_ARGUMENT, "data spec: unknown kind of data '%s'%s%s%s; known: %s", kind,
+    return ls_fail(LS_ERR_ARGUMENT, "data spec: unknown kind of data '%s'%s%s%s; known: %s%s", kind,
                    nearest ? ", did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "",
-                   usages);
+                   usages,
+                   names_pictures(kind) ? "; a folder of pictures is made into arrays first "
+                                          "(docs/data.md)" : "");
 }
 
 static ls_status open_with(ls_dataset *dataset, const ls_dataset_format *format)

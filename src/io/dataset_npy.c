@@ -102,20 +102,33 @@ static ls_status check_kinds(const ls_npy *x, const ls_npy *y)
 {
     if (x->type == LS_NPY_I4 || x->type == LS_NPY_I8) {
         return ls_fail(LS_ERR_FORMAT,
-                       "%s: samples are whole numbers of %zu bytes, expected '<f4', '<f8' or '|u1'",
-                       x->file->path, x->element_bytes);
+                       "%s: samples are whole numbers of %zu bytes, expected '<f4', '<f8' or "
+                       "'|u1': save x.astype('<f4')", x->file->path, x->element_bytes);
     }
     if (y->dims > 2 || (!ls_npy_is_float(y) && y->per_record != 1)) {
         return ls_fail(LS_ERR_FORMAT,
                        "%s: %d dimension%s, %zu number%s per record; expected labels [N] of "
-                       "whole numbers, or targets [N, K] of floats", y->file->path, y->dims,
-                       LS_PLURAL(y->dims), y->per_record, LS_PLURAL(y->per_record));
+                       "whole numbers (of one-hot rows, save y.argmax(1)), or targets [N, K] of "
+                       "floats", y->file->path, y->dims, LS_PLURAL(y->dims), y->per_record,
+                       LS_PLURAL(y->per_record));
     }
     if (x->shape[0] != y->shape[0]) {
         return ls_fail(LS_ERR_FORMAT, "%s: %zu record%s, expected %zu, as %s has", y->file->path,
                        y->shape[0], LS_PLURAL(y->shape[0]), x->shape[0], x->file->path);
     }
     return LS_OK;
+}
+
+/* Pictures as PyTorch has them, [N, C, H, W], are pictures too, of 1 or 3 rows and many channels;
+ * hardly anybody means those. A row of a signal of some channels is no square. */
+static ls_status warn_of_order(ls_dataset *dataset, const ls_npy *x)
+{
+    const size_t rows = x->shape[1], columns = x->shape[2], channels = x->shape[3];
+    if (x->dims != 4 || channels <= 4 || columns <= 4) return LS_OK;
+    if (rows != 3 && (rows != 1 || columns != channels)) return LS_OK;
+    return ls_dataset_warn(dataset, "%s: pictures of %zu row%s, %zu columns and %zu channels; "
+                           "where the channels come first, save x.transpose(0, 2, 3, 1).copy()",
+                           x->file->path, rows, LS_PLURAL(rows), columns, channels);
 }
 
 /* What the arrays say of the data set. */
@@ -177,6 +190,7 @@ static ls_status open_part(ls_dataset *dataset, ls_part part, const char *x_path
     if (part == LS_PART_TRAIN) {
         dataset->info = describe(&x, &y);
         dataset->store = store_of(&x);
+        LS_TRY(warn_of_order(dataset, &x));
     } else {
         LS_TRY(check_alike(dataset, &x, &y));
     }

@@ -21,6 +21,7 @@
 
 #include "io/dataset_internal.h"
 #include "numerics.h"
+#include "plural.h"
 
 /* -- stored numbers -------------------------------------------------------------------------- */
 
@@ -172,9 +173,11 @@ static ls_status take_statistics(ls_dataset *dataset)
     const ls_scale_rule *trained = dataset->trained;
     const size_t channels = dataset->info.channels;
     if (trained->channels != channels) {
-        return ls_fail(LS_ERR_FORMAT, "%s: %zu %s, expected %zu: the model was trained with "
+        const bool is_image = dataset->info.is_image;
+        return ls_fail(LS_ERR_FORMAT, "%s: %zu %s%s, expected %zu%s: the model was trained with "
                        "scale=standard on as many", dataset->spec_text, channels,
-                       dataset->info.is_image ? "channels" : "fields", trained->channels);
+                       is_image ? "channel" : "field", LS_PLURAL(channels), trained->channels,
+                       is_image ? "" : " besides the answer");
     }
     LS_TRY(alloc_statistics(scale, channels));
     const double factor = is_u8(dataset) ? 1 : trained->unit;

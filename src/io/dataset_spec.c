@@ -124,8 +124,9 @@ ls_status ls_spec_check(const ls_spec *spec, const char *const *keys, int files,
     }
     if (plain != files) {
         return ls_fail(LS_ERR_ARGUMENT,
-                       "data spec %s: %d name%s of files or folders, expected %d: %s", spec->kind,
-                       plain, LS_PLURAL(plain), files, usage);
+                       "data spec %s: %d name%s of files or folders, expected %d%s: %s",
+                       spec->kind, plain, LS_PLURAL(plain), files,
+                       plain > files ? " (a path holds no comma)" : "", usage);
     }
     return LS_OK;
 }

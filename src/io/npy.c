@@ -77,10 +77,13 @@ static ls_status read_descr(cursor *c, ls_npy *out)
            text[chars] != ',') {
         chars++;
     }
+    const bool is_text = chars > 2 && memchr("US", text[2], 2); /* "'<U7'", "'|S3'" */
     return ls_fail(LS_ERR_FORMAT,
                    "%s: byte %zu: elements of type %.*s, expected '<f4', '<f8', '|u1', '<i4' or "
-                   "'<i8' (little-endian)",
-                   c->file->path, begin, (int)chars, (const char *)text);
+                   "'<i8' (little-endian): %s",
+                   c->file->path, begin, (int)chars, (const char *)text,
+                   is_text ? "number the classes, numpy.unique(y, return_inverse=True)[1]"
+                           : "save x.astype('<f4'), and labels as y.astype('<i8')");
 }
 
 static ls_status read_order(cursor *c)

@@ -27,8 +27,8 @@ static ls_status read_pair(const char *text, const char **p, size_t classes, flo
     const float w = strtof(*p + digits + 1, &end);
     if (end != *p + digits + 1 + number) return expected(text, *p, form);
     if (class >= classes) {
-        return ls_fail(LS_ERR_ARGUMENT, "--class-weights: class %zu, expected 0..%zu: the data has "
-                       "%zu class%s", class, classes - 1, classes, classes == 1 ? "" : "es");
+        return ls_fail(LS_ERR_ARGUMENT, "--class-weights: class %zu, expected 0..%zu: the data "
+                       "have %zu class%s", class, classes - 1, classes, classes == 1 ? "" : "es");
     }
     if (named[class]) return expected(text, *p, "each class once");
     if (!ls_is_finite(w) || w < 0) return expected(text, *p, "a finite weight, 0 or more");
@@ -91,8 +91,8 @@ ls_status ls_class_weights_create(const char *text, const ls_dataset *dataset, f
     *out = NULL;
     if (strcmp(text, "none") == 0) return LS_OK;
     if (info->task != LS_TASK_CLASSIFY) {
-        return ls_fail(LS_ERR_ARGUMENT, "--class-weights %.60s: the data has targets, not classes; "
-                       "weights=... in --data weighs samples", text);
+        return ls_fail(LS_ERR_ARGUMENT, "--class-weights %.60s: the data have targets, not "
+                       "classes; weights=... in --data weighs samples", text);
     }
     float *weight = malloc(info->classes * sizeof *weight);
     if (!weight) return ls_fail(LS_ERR_MEMORY, "no memory for %zu classes", info->classes);

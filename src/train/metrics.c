@@ -108,7 +108,7 @@ static ls_status add_metric(ls_metric_list *list, const char *name, const ls_dat
     const int kind = kind_named(name, &k);
     if (kind == KNOWN) return unknown_metric(name);
     if (known[kind].task != data->task)
-        return ls_fail(LS_ERR_ARGUMENT, "--metrics %s: it measures %s, the data has %s", name,
+        return ls_fail(LS_ERR_ARGUMENT, "--metrics %s: it measures %s, the data have %s", name,
                        known[kind].task == LS_TASK_CLASSIFY ? "classes" : "numbers",
                        data->task == LS_TASK_CLASSIFY ? "classes" : "numbers");
     for (int m = 0; m < list->count; m++)

@@ -288,8 +288,10 @@ static ls_status check_targets(const char *file, const ls_parsed_model *m,
     const size_t outputs = last->layer.out.channels;
     if (loss == LS_LOSS_SOFTMAX_CROSSENTROPY) {
         return ls_model_fail(file, m->loss_kind, "softmax-crossentropy needs class labels, the "
-                             "data have %zu target number%s a sample: loss mse", data->outputs,
-                             LS_PLURAL(data->outputs));
+                             "data have %zu target number%s a sample: loss mse%s", data->outputs,
+                             LS_PLURAL(data->outputs),
+                             data->outputs > 1 ? ", or of one-hot rows save the labels, y.argmax(1)"
+                                               : "");
     }
     if (data->outputs == outputs) return LS_OK;
     return ls_model_fail(file, last->op, "'%s' has %zu output%s, the data have %zu target number%s "

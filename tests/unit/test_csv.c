@@ -324,8 +324,12 @@ static void test_classes_without_samples_are_a_warning(void **state)
     (void)state;
     ls_dataset *d = open_text("1,250\n2,17\n3,30\n", ",test=none");
     assert_int_equal(ls_dataset_describe(d)->classes, 251);
-    assert_non_null(strstr(ls_dataset_warnings(d), "248 of 251 classes have no sample"));
+    assert_non_null(strstr(ls_dataset_warnings(d), "248 of 251 classes have no sample: the first "
+                                                   "is 0 ("));
     assert_non_null(strstr(ls_dataset_warnings(d), "task=regress"));
+    ls_dataset_close(d);
+    d = open_text("1,0\n2,3\n3,1\n", ",test=none");
+    assert_non_null(strstr(ls_dataset_warnings(d), "1 of 4 classes has no sample: 2 ("));
     ls_dataset_close(d);
     d = open_text("1,3\n2,3\n3,3\n", ",test=none");
     assert_non_null(strstr(ls_dataset_warnings(d), "all 3 labels are 3"));

@@ -31,7 +31,8 @@ static void test_a_wrong_spec_is_answered_with_the_nearest_known_name(void **sta
     must_refuse(LS_ERR_ARGUMENT, "nothing after 'scale='", "digits,scale=");
     must_refuse(LS_ERR_ARGUMENT, "nothing after 'csv:'", "csv:");
     must_refuse(LS_ERR_ARGUMENT, "0 names of files or folders, expected 1", "csv,header=no");
-    must_refuse(LS_ERR_ARGUMENT, "2 names of files or folders, expected 1", "%s", "idx:a,b");
+    must_refuse(LS_ERR_ARGUMENT, "2 names of files or folders, expected 1 (a path holds no comma)",
+                "%s", "idx:a,b");
     must_refuse(LS_ERR_ARGUMENT, "1 name of files or folders, expected 0", "%s", "digits:x");
     must_refuse(LS_ERR_ARGUMENT, "'b' after header=no", "%s", "csv:a,header=no,b");
     must_refuse(LS_ERR_ARGUMENT, "expected KEY=VALUE", "%s", "npy:x,y,test=a,b,c");
@@ -48,7 +49,16 @@ static void test_absent_files_and_folders_in_their_place_are_data_errors(void **
     const char *path = data_folder_path(folder);
     must_refuse(LS_ERR_FORMAT, "absent.csv: no such file, expected CSV text", "csv:%s/absent.csv",
                 path);
+    must_refuse(LS_ERR_FORMAT, "absent.csv: no such file, expected CSV text; looked for in /",
+                "csv:absent.csv");
     must_refuse(LS_ERR_FORMAT, ": a folder, expected a file", "csv:%s", path);
+    must_refuse(LS_ERR_ARGUMENT, "npy:X.npy,Y.npy; a folder of pictures is made into arrays first",
+                "%s", path);
+    must_refuse(LS_ERR_ARGUMENT, "a folder of pictures is made into arrays", "%s/1.PNG", path);
+    data_folder_text(folder, "a.npz", "PK\003\004");
+    must_refuse(LS_ERR_ARGUMENT, "did you mean 'npy:X.npy,Y.npy'", "%s/a.npz", path);
+    must_refuse(LS_ERR_FORMAT, "a zip archive (50 4b 03 04, as .zip, .xlsx and .npz begin; of an "
+                ".npz, save each array", "npy:%s/a.npz,y", path);
     data_folder_text(folder, "a.csv.gz", "\x1f\x8b\x08");
     must_refuse(LS_ERR_FORMAT, "a.csv is there only compressed", "csv:%s/a.csv", path);
     must_refuse(LS_ERR_FORMAT,

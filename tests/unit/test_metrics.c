@@ -271,7 +271,7 @@ static void test_a_list_that_makes_no_sense_is_refused(void **state)
         const char *text, *want;
     } cases[] = {
         { "acuracy", "did you mean accuracy?" }, { "", "found ''" }, { "accuracy,", "found ''" },
-        { "mse", "it measures numbers, the data has classes" }, { "top11", "10 classes" },
+        { "mse", "it measures numbers, the data have classes" }, { "top11", "10 classes" },
         { "top0", "found 'top0'" }, { "top", "found 'top'" }, { "top5x", "found 'top5x'" },
         { "f1,f1", "expected each metric once" }, { "top2,top3", "one topK" },
     };

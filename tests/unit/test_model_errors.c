@@ -20,6 +20,11 @@ typedef struct {
     const char *words;      /* somewhere in the message */
 } refusal;
 
+static const ls_dataset_info one_hot_info = {
+    .height = 1, .width = 1, .channels = 4, .element = LS_ELEMENT_F32, .task = LS_TASK_REGRESS,
+    .outputs = 3, .count = { 9, 0 },
+};
+
 static const refusal refusals[] = {
     /* words */
     { "", NULL, "m:1:1: ", "expected input" },
@@ -130,6 +135,8 @@ static const refusal refusals[] = {
     { "input auto\ndense auto\nloss auto smoothing=0", &diabetes_info, "m:3:11: ",
       "the loss is mse" },
     { "input auto\ndense 1\nloss softmax-crossentropy", &diabetes_info, "m:3:6: ", "loss mse" },
+    { "input auto\ndense 3\nloss softmax-crossentropy", &one_hot_info, "m:3:6: ",
+      "loss mse, or of one-hot rows save the labels, y.argmax(1)" },
     { "input auto\ndense 2\nloss mse", &diabetes_info, "m:2:1: ",
       "has 2 outputs, the data have 1 target number a sample" },
 };

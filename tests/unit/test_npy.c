@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* test_npy.c -- NumPy arrays: shapes and types that are read, and headers that are refused. */
 #include <math.h>
+#include <stdio.h>
 
 #include "support/data_folder.h"
 #include "support/test.h"
@@ -133,6 +134,12 @@ static void test_headers_are_read_strictly(void **state)
     refuse_header("{'descr': '>f4', 'fortran_order': False, 'shape': (6, 2), }",
                   "byte 20: elements of type '>f4', expected '<f4'");
     refuse_header("{'descr': '<f2', 'fortran_order': False, 'shape': (6, 2), }", "type '<f2'");
+    refuse_header("{'descr': '<u2', 'fortran_order': False, 'shape': (6, 2), }",
+                  "save x.astype('<f4'), and labels as y.astype('<i8')");
+    refuse_header("{'descr': '<U7', 'fortran_order': False, 'shape': (6, 2), }",
+                  "number the classes, numpy.unique(y, return_inverse=True)[1]");
+    refuse_header("{'descr': '<i8', 'fortran_order': False, 'shape': (6,), }",
+                  "samples are whole numbers of 8 bytes, expected '<f4', '<f8' or '|u1': save");
     refuse_header("{'descr': '|O', 'fortran_order': False, 'shape': (6, 2), }", "type '|O'");
     refuse_header("{'descr': '<f4', 'fortran_order': True, 'shape': (6, 2), }",
                   "byte 44: fortran_order is True, expected False");
@@ -172,6 +179,56 @@ static void test_headers_are_read_strictly(void **state)
     refuse_pair("byte 6: version 4.32");
     data_folder_text(folder, "x.npy", "PK\003\004 and so on");
     refuse_pair("byte 0: a zip archive");
+}
+
+/* Warnings of x[2] pictures of this shape. */
+static void expect_warning(const char *shape, const char *want)
+{
+    static const unsigned char pixels[2 * 6 * 6 * 6];
+    char header[128];
+    size_t h, w, c;
+    assert_int_equal(sscanf(shape, "%zu, %zu, %zu", &h, &w, &c), 3);
+    snprintf(header, sizeof header, "{'descr': '|u1', 'fortran_order': False, 'shape': (2, %s), }",
+             shape);
+    data_folder_npy(folder, "x.npy", header, pixels, 2 * h * w * c);
+    data_folder_npy(folder, "y.npy", "{'descr': '<i8', 'fortran_order': False, 'shape': (2,), }",
+                    (const int64_t[2]){ 0, 1 }, 16);
+    ls_dataset *d = open_pair("");
+    if (want) assert_non_null(strstr(ls_dataset_warnings(d), want));
+    else assert_string_equal(ls_dataset_warnings(d), "");
+    ls_dataset_close(d);
+}
+
+static void test_pictures_whose_channels_come_first_are_warned_of(void **state)
+{
+    (void)state;
+    expect_warning("3, 6, 6", "x.npy: pictures of 3 rows, 6 columns and 6 channels; where the "
+                              "channels come first, save x.transpose(0, 2, 3, 1).copy()");
+    expect_warning("3, 6, 5", "3 rows, 6 columns and 5 channels");
+    expect_warning("1, 6, 6", "1 row, 6 columns and 6 channels");
+    expect_warning("1, 6, 5", NULL); /* a signal of five channels */
+    expect_warning("6, 6, 3", NULL);
+    expect_warning("3, 3, 3", NULL);
+}
+
+static void test_one_hot_rows_are_told_from_labels_and_targets(void **state)
+{
+    (void)state;
+    static const unsigned char bytes[12] = { 1, 0, 0, 1 };
+    float rows[12] = { 1, 0, 0, 1, 1, 0, 1, 0, 1, 0, 1, 0 };
+    write_sound();
+    data_folder_npy(folder, "y.npy", "{'descr': '|u1', 'fortran_order': False, 'shape': (6, 2), }",
+                    bytes, sizeof bytes);
+    refuse_pair("labels [N] of whole numbers (of one-hot rows, save y.argmax(1))");
+    data_folder_npy(folder, "y.npy", F4_6x2, rows, sizeof rows);
+    ls_dataset *d = open_pair("");
+    assert_non_null(strstr(ls_dataset_warnings(d), "2 targets are one 1 among zeros"));
+    ls_dataset_close(d);
+    rows[11] = 1;
+    data_folder_npy(folder, "y.npy", F4_6x2, rows, sizeof rows);
+    d = open_pair("");
+    assert_string_equal(ls_dataset_warnings(d), "");
+    ls_dataset_close(d);
 }
 
 static void test_values_and_labels_are_checked_one_by_one(void **state)
@@ -222,6 +279,8 @@ int main(void)
         cmocka_unit_test(test_bytes_doubles_and_images_are_read),
         cmocka_unit_test(test_the_test_part_follows_its_key),
         cmocka_unit_test(test_headers_are_read_strictly),
+        cmocka_unit_test(test_pictures_whose_channels_come_first_are_warned_of),
+        cmocka_unit_test(test_one_hot_rows_are_told_from_labels_and_targets),
         cmocka_unit_test(test_values_and_labels_are_checked_one_by_one),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
