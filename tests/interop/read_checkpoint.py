@@ -21,23 +21,10 @@ import struct
 import subprocess
 import sys
 
+from crc32c import crc32c
 from safetensors import safe_open
 
 DTYPES = {"float32": "F32", "float64": "F64", "int64": "I64", "uint32": "U32"}
-
-
-def crc32c(data):
-    """CRC-32C, a byte at a time by a table made here."""
-    if not hasattr(crc32c, "table"):
-        crc32c.table = []
-        for byte in range(256):
-            for _ in range(8):
-                byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
-            crc32c.table.append(byte)
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc = crc >> 8 ^ crc32c.table[(crc ^ byte) & 255]
-    return f"{crc ^ 0xFFFFFFFF:08x}"
 
 
 def header_crc(path):
