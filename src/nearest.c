@@ -39,7 +39,7 @@ static size_t edit_distance(const char *a, const char *b)
     return row[b_chars];
 }
 
-/* Is `text` a beginning of `name` that is long enough to tell? */
+/* Is `text` a beginning of `name` that is long enough to tell? ("val_acc" of "val_accuracy") */
 static bool begins(const char *name, const char *text)
 {
     size_t i = 0;
@@ -57,7 +57,9 @@ const char *ls_nearest_name(const char *text, const char *const *names)
         if (chars > NAME_MAX_CHARS) continue;
         size_t distance = edit_distance(text, *names);
         if (begins(*names, text)) distance = ls_min_size(distance, 1);
-        if (distance > (chars + 2) / 3) continue;
+        const size_t most = (chars + 2) / 3;
+        if (begins(text, *names)) distance = ls_min_size(distance, most); /* "evaluate": "eval" */
+        if (distance > most) continue;
         if (!best || distance < best_distance) {
             best = *names;
             best_distance = distance;

@@ -40,6 +40,24 @@ static int find_flag(const ls_command *command, const char *name)
 
 /* -- words of the command line -------------------------------------------------------------- */
 
+/* What other programs call an option. */
+static const struct {
+    const char *theirs, *ours;
+} elsewhere[] = {
+    { "batch", "global-batch" },  { "batch-size", "global-batch" }, { "learning-rate", "lr" },
+    { "patience", "early-stop" }, { "gpus", "devices" },            { "workers", "readers" },
+};
+
+/* Ours for `name`, if it is among names[] (ended by NULL), else the nearest of these, or NULL. */
+static const char *meant_option(const char *name, const char *const *names)
+{
+    for (size_t i = 0; i < sizeof elsewhere / sizeof elsewhere[0]; i++) {
+        if (strcmp(name, elsewhere[i].theirs) == 0 && has_name(names, elsewhere[i].ours))
+            return elsewhere[i].ours;
+    }
+    return ls_nearest_name(name, names);
+}
+
 /* No such option: the nearest of those that this command takes, or whose it is. */
 static ls_status unknown_option(const ls_command *command, const char *name)
 {
@@ -57,7 +75,7 @@ static ls_status unknown_option(const ls_command *command, const char *name)
         return ls_fail(LS_ERR_ARGUMENT, "--%s is an option of train, not of %s; see lockstep %s "
                        "--help", name, command->name, command->name);
     }
-    const char *nearest = ls_nearest_name(name, names);
+    const char *nearest = meant_option(name, names);
     return ls_fail(LS_ERR_ARGUMENT, "unknown option --%.60s%s%s%s; see lockstep %s --help", name,
                    nearest ? "; did you mean --" : "", nearest ? nearest : "",
                    nearest ? "?" : "", command->name);

@@ -160,7 +160,8 @@ const ls_command ls_command_predict = {
     .summary = "what a checkpoint says about every sample",
     .about =
         "Predicts every sample of the test part (or of the training part, where there is no test\n"
-        "part), in the order of the data. Prints CSV, or writes a file.\n",
+        "part), in the order of the data. Prints CSV, or writes a file. The data have answers as\n"
+        "those of the training; where they are not known, any that are valid will do.\n",
     .arguments_min = 1,
     .arguments_max = 1,
     .takes = predict_options,

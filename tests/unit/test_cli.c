@@ -130,6 +130,10 @@ static const struct {
     { "trian", 2, "did you mean train?" },
     { "bogus-command", 2, "unknown command 'bogus-command'" },
     { "train --lrr 3", 2, "did you mean --lr?" },
+    { "train --batch-size 3", 2, "did you mean --global-batch?" },
+    { "train --learning-rate 3", 2, "did you mean --lr?" },
+    { "eval --batch-size 3", 2, "unknown option --batch-size; see lockstep eval" },
+    { "evaluate r", 2, "did you mean eval?" },
     { "train --global 3", 2, "unknown option --global" }, /* no prefixes */
     { "train linear --data digits -d", 2, "found '-d'" },
     { "train linear --data digits extra", 2, "found 'extra'" },

@@ -33,6 +33,10 @@ static void test_a_beginning_is_recognised(void **state)
     assert_string_equal(ls_nearest_name("val_acc", columns), "val_accuracy");
     assert_string_equal(ls_nearest_name("MOM", names), "momentum");
     assert_null(ls_nearest_name("va", columns));
+    static const char *const commands[] = { "train", "eval", "lr", "adam", "adamw", NULL };
+    assert_string_equal(ls_nearest_name("evaluate", commands), "eval");
+    assert_string_equal(ls_nearest_name("adamwx", commands), "adamw");
+    assert_null(ls_nearest_name("lr_decay_rate", commands));
 }
 
 static void test_the_nearest_wins_and_of_equals_the_first(void **state)
