@@ -32,6 +32,7 @@ static bool has_epsilon(const ls_config *c) { return is_adam(c) || is_rmsprop(c)
 static bool has_early_stop(const ls_config *c) { return c->early_stop > 0; }
 static bool has_plateau(const ls_config *c) { return c->plateau > 0; }
 static bool has_save_every(const ls_config *c) { return c->save_every > 0; }
+static bool has_no_table(const ls_config *c) { return c->schedule.kind != LS_SCHEDULE_TABLE; }
 
 static const struct {
     const char *option;
@@ -49,6 +50,7 @@ static const struct {
     { "plateau-cooldown", has_plateau, "--plateau" },
     { "plateau-min", has_plateau, "--plateau" },
     { "keep", has_save_every, "--save-every" },
+    { "lr", has_no_table, "another --schedule than a table" },
 };
 
 enum { DEPENDENTS = sizeof dependent / sizeof dependent[0] };
@@ -65,6 +67,8 @@ static void tell_options(const ls_config *config, const ls_observer *observer)
     const bool all = gives_all(config);
     ls_config defaults;
     ls_config_init(&defaults);
+    defaults.optimizer = config->optimizer; /* the default rate is the optimizer's */
+    ls_config_fill(&defaults, 1);
     for (size_t i = 0; i < DEPENDENTS; i++) {
         const ls_option *option = ls_option_find(dependent[i].option);
         char value[LS_TEXT_BYTES], usual[LS_TEXT_BYTES], line[LS_MESSAGE_BYTES];

@@ -95,6 +95,21 @@ static void test_an_option_that_does_nothing_is_warned_of(void **state)
     assert_int_equal(times(last.err, "does nothing"), 2);
 }
 
+static void test_a_rate_beside_a_table_of_rates_is_warned_of(void **state)
+{
+    (void)state;
+    expect("train linear --data digits --steps 1 --optimizer sgd --lr 0.5 --schedule table:0.1 "
+           "--out b", 0);
+    expect_text(last.err, "lockstep: warning: --lr 0.5 does nothing without another --schedule "
+                "than a table\n");
+    expect("train linear --data digits --steps 1 --optimizer sgd --schedule table:0.1 --out n", 0);
+    assert_string_equal(last.err, "");
+    expect("train --config n/config.txt --out o", 0); /* gives the default of sgd */
+    assert_string_equal(last.err, "");
+    expect("train --resume n --steps 2", 0);
+    assert_string_equal(last.err, "");
+}
+
 static void test_a_sigmoid_before_a_crossentropy_is_warned_of(void **state)
 {
     (void)state;
@@ -228,6 +243,7 @@ int main(void)
         TEST_IN_FOLDER(test_what_is_odd_in_the_data_is_said_once),
         TEST_IN_FOLDER(test_weights_that_are_all_zero_are_warned_of),
         TEST_IN_FOLDER(test_an_option_that_does_nothing_is_warned_of),
+        TEST_IN_FOLDER(test_a_rate_beside_a_table_of_rates_is_warned_of),
         TEST_IN_FOLDER(test_a_sigmoid_before_a_crossentropy_is_warned_of),
         TEST_IN_FOLDER(test_a_warm_up_that_the_run_does_not_outlast_is_warned_of),
         TEST_IN_FOLDER(test_more_epochs_than_a_cosine_has_are_warned_of),
