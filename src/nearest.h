@@ -10,7 +10,8 @@
 
 /* The name nearest to `text` among names[] (ended by NULL; the first of equals), or NULL if none
  * is within a third of its characters, rounded up. A name that `text`, of three characters or more,
- * begins is as near as one slip; one of three or more that begins `text` is just near enough. Case does not count. Pure. */
+ * begins is as near as one slip; one of three or more that begins `text` is just near enough.
+ * Case does not count. Pure. */
 const char *ls_nearest_name(const char *text, const char *const *names);
 
 #endif
