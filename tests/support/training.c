@@ -287,7 +287,7 @@ training *training_tiny(void)
 {
     training *t = training_create();
     char data[600], *lines = training_table(11, 46, 4, 3);
-    training_write(t, "tiny.model", "input 4\ndense 8 relu\ndense 3\nloss softmax-crossentropy\n");
+    training_write(t, "tiny.model", TRAINING_TINY_MODEL);
     training_write(t, "data.csv", lines);
     free(lines);
     snprintf(data, sizeof data, "csv:%s", training_path(t, "data.csv"));

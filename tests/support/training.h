@@ -65,7 +65,9 @@ void training_stuck(void);
 /* Tensor `tensor` of the latest run's last checkpoint, copied to x[count]. */
 void training_tensor(training *t, const char *tensor, float *x, size_t count);
 
-/* TINY: an MLP 4-8-3 on 37 lines, batch 8: five steps an epoch, the last with five samples. */
+/* TINY: an MLP 4-8-3 on 37 lines, batch 8: five steps an epoch, the last with five samples; nine
+ * lines are its test part. */
+#define TRAINING_TINY_MODEL "input 4\ndense 8 relu\ndense 3\nloss softmax-crossentropy\n"
 training *training_tiny(void);
 
 /* LIN1: prediction w x, squared error, from w = 1, on `lines` of "x,y"; plain SGD. And its w. */

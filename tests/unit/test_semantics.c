@@ -291,26 +291,6 @@ static void test_linear_scaling_goes_by_the_batch_and_not_by_replicas(void **sta
     }
 }
 
-/* -- uneven data ------------------------------------------------------------------------------- */
-
-static const char tiny_model[] = "input 4\ndense 8 relu\ndense 3\nloss softmax-crossentropy\n";
-
-/* TINY: an MLP 4-8-3 on `count` lines, batch 8; `test` is the data's test=. */
-static training *tiny_create(size_t count, const char *test)
-{
-    training *t = training_create();
-    char data[600], *lines = training_table(7, count, 4, 3);
-    training_write(t, "tiny.model", tiny_model);
-    training_write(t, "data.csv", lines);
-    free(lines);
-    snprintf(data, sizeof data, "csv:%s,test=%s", training_path(t, "data.csv"), test);
-    training_set(t, "model", training_path(t, "tiny.model"));
-    training_set(t, "data", data);
-    training_set(t, "global-batch", "8");
-    training_set(t, "epochs", "1");
-    return t;
-}
-
 /* -- frozen parameters ------------------------------------------------------------------------- */
 
 static void test_a_frozen_layer_keeps_its_bytes_on_every_replica(void **state)
@@ -318,7 +298,8 @@ static void test_a_frozen_layer_keeps_its_bytes_on_every_replica(void **state)
     (void)state;
     float first[32], now[32];
     for (int d = 0; d < DEVICES; d++) {
-        training *t = tiny_create(37, "none");
+        training *t = training_tiny();
+        training_set(t, "epochs", "1");
         training_set(t, "l2", "0.01");
         training_set(t, "optimizer", "adamw");
         training_set(t, "ema", "0.5");
@@ -339,7 +320,7 @@ static void test_a_frozen_layer_keeps_its_bytes_on_every_replica(void **state)
     }
     ls_model model;
     float arena[128];
-    assert_int_equal(ls_model_init(&model, "tiny", tiny_model, NULL), LS_OK);
+    assert_int_equal(ls_model_init(&model, "tiny", TRAINING_TINY_MODEL, NULL), LS_OK);
     assert_true(model.arena_floats <= 128);
     ls_model_init_weights(&model, 1, arena);
     assert_memory_equal(first, arena + model.parameter[0].begin, sizeof first);
@@ -376,13 +357,20 @@ static void test_a_frozen_layer_is_not_regularised(void **state)
     training_destroy(t);
 }
 
+/* -- uneven data ------------------------------------------------------------------------------- */
+
 /* A batch may leave replicas without any sample; nothing becomes NaN, nothing hangs. */
 static void test_every_size_of_data_trains_alike_on_one_and_on_four_replicas(void **state)
 {
     (void)state;
     for (size_t n = 1; n <= 17; n++) {
-        training *t = tiny_create(n, "none");
-        char one[65];
+        training *t = training_tiny();
+        char one[65], data[600], *lines = training_table(7, n, 4, 3);
+        training_write(t, "data.csv", lines);
+        free(lines);
+        snprintf(data, sizeof data, "csv:%s,test=none", training_path(t, "data.csv"));
+        training_set(t, "data", data);
+        training_set(t, "epochs", "1");
         training_must_run(t);
         memcpy(one, t->result.weights_sha256, sizeof one);
         training_set(t, "devices", "host:4");
@@ -396,7 +384,7 @@ static void test_every_size_of_data_trains_alike_on_one_and_on_four_replicas(voi
 static void test_uneven_data_ends_its_epochs(void **state)
 {
     (void)state;
-    training *t = tiny_create(46, "every:5"); /* 37 to train on, 9 to test on */
+    training *t = training_tiny(); /* 37 to train on, 9 to test on */
     training_set(t, "devices", "host:3");
     training_set(t, "epochs", "2");
     training_must_run(t);
@@ -410,7 +398,8 @@ static void test_uneven_data_ends_its_epochs(void **state)
 static void test_a_remainder_may_be_dropped(void **state)
 {
     (void)state;
-    training *t = tiny_create(37, "none");
+    training *t = training_tiny();
+    training_set(t, "epochs", "1");
     training_set(t, "drop-remainder", "yes");
     training_must_run(t);
     assert_int_equal(t->step_count, 4);
