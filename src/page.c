@@ -2,6 +2,7 @@
 /* page.c -- see page.h. A stream into memory (POSIX open_memstream). */
 #include "page.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 
 ls_status ls_page_begin(ls_page *page)
@@ -15,7 +16,8 @@ ls_status ls_page_end(ls_page *page, char **text)
 {
     const int failed = ferror(page->out);
     *text = NULL;
-    if (fclose(page->out) != 0 || failed) {
+    const bool closed = fclose(page->out) == 0;
+    if (!closed || failed || !page->text) { /* NULL: glibc, without memory for the last piece */
         free(page->text);
         return ls_fail(LS_ERR_MEMORY, "no memory for a page of %zu bytes", page->bytes);
     }

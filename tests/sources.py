@@ -163,6 +163,7 @@ TESTS = """
     test_pool
     test_pooled
     test_protocol
+    test_refusals
     test_rendezvous
     test_residual
     test_resume
@@ -289,5 +290,7 @@ TESTS_CUDA_LONG_ALL = """
 REPLACED = {
     "test_allocations": "malloc calloc realloc aligned_alloc posix_memalign strdup free".split(),
     "test_cuda_collectives": "ls_link_send_begin ls_link_recv_begin".split(),
+    "test_refusals": ("malloc calloc realloc aligned_alloc posix_memalign strdup strndup "
+                      "open_memstream fclose pthread_create readdir getline").split(),
     "test_cuda_waits": "ls_stream_wait ls_link_send_begin ls_link_recv_begin".split(),
 }

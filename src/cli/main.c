@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "cli/console.h"
@@ -24,6 +25,8 @@ static const ls_command *const commands[] = {
     &ls_command_bench_conv, &ls_command_bench_step, &ls_command_data_verify, &ls_command_data_show,
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
+
+enum { STACK_BYTES = 1 << 20 }; /* of the main thread: the deepest command takes some 200 KiB */
 
 static void print_usage(FILE *out)
 {
@@ -129,6 +132,19 @@ static void hold_standard_streams(void)
     }
 }
 
+/* The main thread's stack grows up to a limit, which the system looks at as it grows; the others
+ * have stacks of their own size. A limit that is too low is raised, where that is allowed. */
+static ls_status widen_stack(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= STACK_BYTES) return LS_OK;
+    const unsigned long long found = limit.rlim_cur / 1024;
+    limit.rlim_cur = STACK_BYTES;
+    if (limit.rlim_max >= STACK_BYTES && setrlimit(RLIMIT_STACK, &limit) == 0) return LS_OK;
+    return ls_fail(LS_ERR_MEMORY, "the stack may not grow beyond %llu KiB, expected %d or more: "
+                   "ulimit -s", found, STACK_BYTES / 1024);
+}
+
 /* What was printed must have arrived; a pipe that was closed early or a full disk is a failure. */
 static ls_status finish_output(void)
 {
@@ -146,8 +162,10 @@ int main(int argc, char **argv)
         return ls_exit_code(LS_ERR_ARGUMENT);
     }
     int exit_code = 0;
-    ls_status status = LS_OK;
-    if (strcmp(argv[1], "--help") == 0) {
+    ls_status status = widen_stack();
+    if (status != LS_OK) {
+        /* told below */
+    } else if (strcmp(argv[1], "--help") == 0) {
         print_usage(stdout);
     } else if (strcmp(argv[1], "--version") == 0) {
         printf("lockstep %s\n", LS_VERSION);

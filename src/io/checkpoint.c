@@ -28,6 +28,8 @@ enum { LENGTH_BYTES = sizeof(uint64_t), DATA_ALIGNMENT = 64 };
 struct ls_checkpoint {
     unsigned char *file;     /* mapped */
     size_t file_bytes;
+    dev_t device;            /* with the inode: which file it is, while it is mapped */
+    ino_t inode;
     ls_header header;
     ls_saved_tensor *tensor; /* owned; [header.tensor_count], data in the map */
 };
@@ -121,6 +123,8 @@ static ls_status map_file(ls_checkpoint *c, const char *path)
                                         "length", path, (long long)stat.st_size);
     } else {
         c->file_bytes = (size_t)stat.st_size;
+        c->device = stat.st_dev;
+        c->inode = stat.st_ino;
         void *map = mmap(NULL, c->file_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
         if (map != MAP_FAILED) c->file = map;
         else status = ls_fail(LS_ERR_IO, "%s: cannot be mapped: %s", path, strerror(errno));
@@ -199,6 +203,12 @@ void ls_checkpoint_close(ls_checkpoint *c)
     ls_header_free(&c->header);
     if (c->file) munmap(c->file, c->file_bytes);
     free(c);
+}
+
+bool ls_checkpoint_is_at(const ls_checkpoint *c, const char *path)
+{
+    struct stat now;
+    return stat(path, &now) == 0 && now.st_dev == c->device && now.st_ino == c->inode;
 }
 
 int ls_checkpoint_tensor_count(const ls_checkpoint *c) { return c->header.tensor_count; }

@@ -22,6 +22,7 @@
 #ifndef LS_IO_CHECKPOINT_H
 #define LS_IO_CHECKPOINT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "io/new_file.h"
@@ -67,6 +68,9 @@ typedef struct ls_checkpoint ls_checkpoint;
  * IO (cannot be read). */
 LS_MUST_USE ls_status ls_checkpoint_open(const char *path, ls_checkpoint **out);
 void ls_checkpoint_close(ls_checkpoint *checkpoint); /* accepts NULL */
+
+/* Is the file at `path` still the one that was opened? One that was saved since is another. */
+bool ls_checkpoint_is_at(const ls_checkpoint *checkpoint, const char *path);
 
 /* Tensors in the order of the file; their data are mapped, aligned to their elements, and valid
  * until close. The others return NULL where there is no such name. */

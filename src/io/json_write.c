@@ -195,7 +195,8 @@ ls_status ls_json_write_end(ls_json_writer *w, char **text, size_t *byte_count)
     *text = NULL;
     if (done.failed || !done.text) {
         free(done.text);
-        return ls_fail(LS_ERR_MEMORY, "no memory for a text of %zu bytes", done.byte_count);
+        return ls_fail(LS_ERR_MEMORY, "no memory for more than %zu bytes of a text",
+                       done.byte_count);
     }
     *text = done.text;
     if (byte_count) *byte_count = done.byte_count;

@@ -71,11 +71,11 @@ static ls_status sync_folder(const ls_new_file *file)
     if (!folder) return ls_fail(LS_ERR_MEMORY, "%s: no memory to sync its folder", file->path);
     const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     free(folder);
-    if (fd < 0) return LS_OK; /* a folder that may be written but not read cannot be synced */
-    const int failed = file->calls->fsync(fd);
+    const int failed = fd < 0 ? -1 : file->calls->fsync(fd);
     const int cause = errno;
-    close(fd);
-    if (!failed || cause == EINVAL) return LS_OK; /* EINVAL: a file system without such a thing */
+    if (fd >= 0) close(fd);
+    /* EACCES: a folder that may be written but not read; EINVAL: a file system without syncing. */
+    if (!failed || cause == (fd < 0 ? EACCES : EINVAL)) return LS_OK;
     return ls_fail(LS_ERR_IO, "%s: written, but its folder cannot be synced: %s", file->path,
                    strerror(cause));
 }
@@ -112,8 +112,8 @@ void ls_new_file_close(ls_new_file *file)
     *file = (ls_new_file){ .fd = -1 };
 }
 
-/* Is `name` "<base>.tmp-<digits>", with any base if `base` is NULL? */
-static bool is_stale(const char *name, const char *base)
+/* "<base>.tmp-<digits>", with any base if `base` is NULL. */
+bool ls_new_file_is_stale(const char *name, const char *base)
 {
     if (base && strncmp(name, base, strlen(base)) != 0) return false;
     const char *place = base ? name + strlen(base) : strstr(name, tag);
@@ -128,7 +128,7 @@ static int remove_stale(const char *folder, const char *base)
     DIR *open_folder = opendir(folder);
     if (!open_folder) return 0;
     for (struct dirent *entry; (entry = readdir(open_folder)) != NULL;) {
-        if (!is_stale(entry->d_name, base)) continue;
+        if (!ls_new_file_is_stale(entry->d_name, base)) continue;
         if (unlinkat(dirfd(open_folder), entry->d_name, 0) == 0) count++;
     }
     closedir(open_folder);

@@ -14,6 +14,7 @@
 #ifndef LS_IO_NEW_FILE_H
 #define LS_IO_NEW_FILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -40,6 +41,9 @@ LS_MUST_USE ls_status ls_new_file_open(ls_new_file *file, const char *path,
 LS_MUST_USE ls_status ls_new_file_write(ls_new_file *file, const void *data, size_t bytes);
 /* Make what was written the file at `path`. */
 LS_MUST_USE ls_status ls_new_file_commit(ls_new_file *file);
+/* Is a file called `name` what a save of one called `base` left behind? */
+bool ls_new_file_is_stale(const char *name, const char *base);
+
 /* Removes the temporary file unless it was committed. Accepts all-zero; may be called twice. */
 void ls_new_file_close(ls_new_file *file);
 

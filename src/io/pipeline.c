@@ -33,9 +33,12 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "io/batch_slot.h"
 #include "io/sampler.h"
+
+enum { STACK_BYTES = 1 << 20 }; /* of a reader; the same under every ulimit -s */
 
 typedef struct {
     unsigned char *staging; /* borrowed: depth slots */
@@ -199,6 +202,18 @@ static ls_status alloc_queues(ls_pipeline *p, void *const *staging)
     return LS_OK;
 }
 
+/* Returns 0, or why not, as pthread_create does. */
+static int start_reader(reader *me)
+{
+    pthread_attr_t attribute;
+    int failed = pthread_attr_init(&attribute);
+    if (failed != 0) return failed;
+    failed = pthread_attr_setstacksize(&attribute, STACK_BYTES);
+    if (failed == 0) failed = pthread_create(&me->thread, &attribute, reader_main, me);
+    (void)pthread_attr_destroy(&attribute);
+    return failed;
+}
+
 static ls_status start_readers(ls_pipeline *p)
 {
     const size_t count = ls_dataset_describe(p->config.dataset)->count[LS_PART_TRAIN];
@@ -210,9 +225,10 @@ static ls_status start_readers(ls_pipeline *p)
         if (!p->reader[i].order || !p->reader[i].scratch) {
             return ls_fail(LS_ERR_MEMORY, "no memory for the order of %zu samples", count);
         }
-        if (pthread_create(&p->reader[i].thread, NULL, reader_main, &p->reader[i]) != 0) {
-            return ls_fail(LS_ERR_MEMORY, "reader thread %d of %d did not start", i,
-                           p->config.reader_count);
+        const int failed = start_reader(&p->reader[i]);
+        if (failed != 0) {
+            return ls_fail(LS_ERR_MEMORY, "reader thread %d of %d not started: %s", i + 1,
+                           p->config.reader_count, strerror(failed));
         }
         p->started++;
     }

@@ -82,45 +82,68 @@ static bool step_of(DIR *folder, const char *name, uint64_t *step)
            && S_ISREG(info.st_mode);
 }
 
+/* The folder's next entry, NULL behind the last. A folder that cannot be read to its end is an
+ * error: what is not seen would be written over. */
+static ls_status read_entry(DIR *folder, const char *path, struct dirent **entry)
+{
+    errno = 0;
+    *entry = readdir(folder);
+    if (*entry || errno == 0) return LS_OK;
+    return ls_fail(LS_ERR_IO, "%s: cannot be read: %s", path, strerror(errno));
+}
+
 /* What is in a folder: nothing, something, or something of a run. */
 typedef enum { CONTENT_NONE, CONTENT_OTHER, CONTENT_RUN } content;
 
-/* *found begins as NONE. */
+/* *found begins as NONE. What proving the folder writable leaves behind in a kill is nothing. */
 static ls_status content_of(const char *path, content *found)
 {
     static const char *const ours[] = { "config.txt", "environment.json", "history.csv",
                                         "log.jsonl", "checkpoints", NULL };
     DIR *open_folder = opendir(path);
     if (!open_folder) return ls_fail(LS_ERR_IO, "--out %s: %s", path, strerror(errno));
-    for (struct dirent *entry; (entry = readdir(open_folder)) != NULL;) {
+    ls_status status;
+    struct dirent *entry;
+    while ((status = read_entry(open_folder, path, &entry)) == LS_OK && entry) {
         const char *name = entry->d_name;
         if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) continue;
+        if (ls_new_file_is_stale(name, "config.txt")) continue;
         if (*found == CONTENT_NONE) *found = CONTENT_OTHER;
         for (int i = 0; ours[i]; i++) {
             if (strcmp(name, ours[i]) == 0) *found = CONTENT_RUN;
         }
     }
     closedir(open_folder);
-    return LS_OK;
+    return status;
 }
 
-/* A checkpoint that a new run would write over, or count among its own. */
+/* A checkpoint that a new run would write over, or count among its own. Of last.safetensors who
+ * starts anew has found none: if it is there, another run of this folder has saved it since. */
 static ls_status check_nothing_saved(ls_run_folder *folder)
 {
     char saved[256] = ""; /* the first by name */
-    DIR *checkpoints = opendir(place_of(folder, "checkpoints"));
+    if (access(ls_run_folder_checkpoint(folder, "last"), F_OK) == 0) {
+        return ls_fail(LS_ERR_IO, "--out %s: checkpoints/last.safetensors was saved while this run "
+                       "started, by another of the same folder: give the command again",
+                       folder->path);
+    }
+    const char *path = place_of(folder, "checkpoints");
+    DIR *checkpoints = opendir(path);
     if (!checkpoints) {
         return ls_fail(LS_ERR_ARGUMENT, "--out %s: the folder is not empty, and has no "
                        "checkpoints/ as every run's has: put that back, or give another --out",
                        folder->path);
     }
-    for (struct dirent *entry; (entry = readdir(checkpoints)) != NULL;) {
+    ls_status status;
+    struct dirent *entry;
+    while ((status = read_entry(checkpoints, path, &entry)) == LS_OK && entry) {
         const char *name = entry->d_name;
         uint64_t step;
         if (strcmp(name, "best.safetensors") != 0 && !step_of(checkpoints, name, &step)) continue;
         if (!saved[0] || strcmp(name, saved) < 0) snprintf(saved, sizeof saved, "%s", name);
     }
     closedir(checkpoints);
+    LS_TRY(status);
     if (!saved[0]) return LS_OK;
     return ls_fail(LS_ERR_ARGUMENT, "--out %s: --resume auto finds no checkpoints/last.safetensors "
                    "to continue from, but a new run would overwrite checkpoints/%s: continue from "
@@ -134,8 +157,9 @@ static ls_status check_no_history(ls_run_folder *folder)
     static const char *const name[] = { "history.csv", "log.jsonl" };
     for (int i = 0; i < 2; i++) {
         const char *path = place_of(folder, name[i]);
-        const bool is_first = i == 0 ? ls_run_log_is_first_epoch(path)
-                                     : ls_run_log_is_first_steps(path);
+        bool is_first;
+        LS_TRY(i == 0 ? ls_run_log_is_first_epoch(path, &is_first)
+                      : ls_run_log_is_first_steps(path, &is_first));
         if (is_first) continue;
         return ls_fail(LS_ERR_ARGUMENT, "--out %s: there is no checkpoint in it, but %s holds more "
                        "than a run writes before its first one, and a new run would cut it: put "
@@ -212,14 +236,16 @@ static ls_status count_steps(ls_run_folder *folder, uint64_t *count, uint64_t *l
     if (!open_folder) return ls_fail(LS_ERR_IO, "%s: cannot be read: %s", path, strerror(errno));
     *count = 0;
     *least = UINT64_MAX;
-    for (struct dirent *entry; (entry = readdir(open_folder)) != NULL;) {
+    ls_status status;
+    struct dirent *entry;
+    while ((status = read_entry(open_folder, path, &entry)) == LS_OK && entry) {
         uint64_t step;
         if (!step_of(open_folder, entry->d_name, &step)) continue;
         ++*count;
         if (step < *least) *least = step;
     }
     closedir(open_folder);
-    return LS_OK;
+    return status;
 }
 
 ls_status ls_run_folder_keep(ls_run_folder *folder, uint64_t keep)

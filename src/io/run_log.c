@@ -29,69 +29,86 @@ typedef struct {
                           say which of it they are: of a version that did not write that */
 } log_cut;
 
-/* Is the line one of ours, and kept? Lines are asked for in the order of the file. */
-typedef bool keeps_line_fn(log_cut *cut, const char *line, size_t byte_count);
+/* Is the line one of ours, and kept? Lines are asked for in the file's order. Errors: MEMORY. */
+typedef ls_status keeps_line_fn(log_cut *cut, const char *line, size_t byte_count, bool *keeps);
 
 /* "3,120,...": epoch 3. The names of the columns are always kept. */
-static bool keeps_epoch(log_cut *cut, const char *line, size_t byte_count)
+static ls_status keeps_epoch(log_cut *cut, const char *line, size_t byte_count, bool *keeps)
 {
     uint64_t epoch;
-    if (strncmp(line, "epoch,", 6) == 0) return true;
+    *keeps = strncmp(line, "epoch,", 6) == 0;
+    if (*keeps) return LS_OK;
     const size_t digits = strspn(line, "0123456789");
     ls_json_reader r;
     ls_json_read_init(&r, "history.csv", line, digits, 0);
-    return strlen(line) == byte_count && line[digits] == ',' &&
-           ls_json_read_count(&r, &epoch) == LS_OK && epoch <= cut->done.epochs;
+    *keeps = strlen(line) == byte_count && line[digits] == ',' &&
+             ls_json_read_count(&r, &epoch) == LS_OK && epoch <= cut->done.epochs;
+    return LS_OK;
 }
 
-/* Is the next member of the object called `name`, a count? */
-static bool read_count(ls_json_reader *r, const char *name, uint64_t *x)
+/* The next member of the object, a count called `name`. */
+static ls_status read_count(ls_json_reader *r, const char *name, uint64_t *x)
 {
     bool more;
     char *key = NULL;
-    const bool is_called = ls_json_read_next(r, &more) == LS_OK && more &&
-                           ls_json_read_key(r, &key) == LS_OK && strcmp(key, name) == 0;
+    LS_TRY(ls_json_read_next(r, &more));
+    if (!more) return ls_json_expected(r, name);
+    LS_TRY(ls_json_read_key(r, &key));
+    const bool is_called = strcmp(key, name) == 0;
     free(key);
-    return is_called && ls_json_read_count(r, x) == LS_OK;
+    return is_called ? ls_json_read_count(r, x) : ls_json_expected(r, name);
 }
 
 /* {"epoch":1,"step":120,"step_of_epoch":121,...}; 0 for the third if it is not there. */
-static bool read_step(const char *line, size_t byte_count, uint64_t *epoch, uint64_t *step,
-                      uint64_t *step_of_epoch)
+static ls_status read_step(const char *line, size_t byte_count, uint64_t *epoch, uint64_t *step,
+                           uint64_t *step_of_epoch)
 {
     ls_json_reader r;
     ls_json_read_init(&r, "log.jsonl", line, byte_count, 0);
-    const bool is_ours = ls_json_read_open(&r, '{') == LS_OK && read_count(&r, "epoch", epoch) &&
-                         read_count(&r, "step", step);
-    if (!is_ours || !read_count(&r, "step_of_epoch", step_of_epoch)) *step_of_epoch = 0;
-    return is_ours && strlen(line) == byte_count;
+    LS_TRY(ls_json_read_open(&r, '{'));
+    LS_TRY(read_count(&r, "epoch", epoch));
+    LS_TRY(read_count(&r, "step", step));
+    const ls_status status = read_count(&r, "step_of_epoch", step_of_epoch);
+    if (status == LS_OK) return LS_OK;
+    *step_of_epoch = 0;
+    return status == LS_ERR_FORMAT ? LS_OK : status;
 }
 
 /* Steps that made no update have the number of the last one that did, so that the number does not
  * tell on which side of the checkpoint they are: within its epoch their place does. */
-static bool keeps_step(log_cut *cut, const char *line, size_t byte_count)
+static ls_status keeps_step(log_cut *cut, const char *line, size_t byte_count, bool *keeps)
 {
     uint64_t epoch, step, place;
-    if (!read_step(line, byte_count, &epoch, &step, &place) || step > cut->done.steps) return false;
-    if (epoch <= cut->done.epochs) return true;
+    const ls_status status = read_step(line, byte_count, &epoch, &step, &place);
+    *keeps = status == LS_OK && strlen(line) == byte_count && step <= cut->done.steps;
+    if (status != LS_OK) return status == LS_ERR_FORMAT ? LS_OK : status;
+    if (!*keeps || epoch <= cut->done.epochs) return LS_OK;
     if (place == 0) place = ++cut->of_epoch;
-    return epoch == cut->done.epochs + 1 && place <= cut->done.steps_of_epoch;
+    *keeps = epoch == cut->done.epochs + 1 && place <= cut->done.steps_of_epoch;
+    return LS_OK;
 }
 
-/* Bytes of the lines up to the first that is not kept: whole, ours and of what is done; -1 if the
- * file cannot be read up to there. */
-static off_t kept_bytes(FILE *file, keeps_line_fn *keeps, ls_run_done done)
+/* Bytes of the lines up to the first that is not kept: whole, ours and of what is done. A file that
+ * cannot be read to its end is an error: what is behind would be taken for a tail and cut off. */
+static ls_status kept_bytes(FILE *file, const char *path, keeps_line_fn *keeps, ls_run_done done,
+                            off_t *kept)
 {
     log_cut cut = { .done = done };
+    ls_status status = LS_OK;
     char *line = NULL;
     size_t room = 0;
-    off_t kept = 0;
     ssize_t count;
-    for (; (count = getline(&line, &room, file)) > 0; kept += count) {
-        if (line[count - 1] != '\n' || !keeps(&cut, line, (size_t)count)) break;
+    *kept = 0;
+    while ((count = getline(&line, &room, file)) > 0) {
+        bool is_kept = false;
+        if (line[count - 1] == '\n') status = keeps(&cut, line, (size_t)count, &is_kept);
+        if (!is_kept) break;
+        *kept += count;
     }
+    if (count < 0 && !feof(file))
+        status = ls_fail(LS_ERR_IO, "%s: cannot be read: %s", path, strerror(errno));
     free(line);
-    return count > 0 || feof(file) ? kept : -1;
+    return status;
 }
 
 /* Open a log for appending. Returns the descriptor in *out, and in *kept how much of it stays. */
@@ -101,11 +118,9 @@ static ls_status open_log(const char *path, keeps_line_fn *keeps, ls_run_done do
     *out = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     FILE *file = *out >= 0 ? fopen(path, "r") : NULL;
     if (!file) return ls_fail(LS_ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
-    *kept = kept_bytes(file, keeps, done);
-    const int cause = errno;
+    const ls_status status = kept_bytes(file, path, keeps, done, kept);
     fclose(file);
-    if (*kept >= 0) return LS_OK;
-    return ls_fail(LS_ERR_IO, "%s: cannot be read: %s", path, strerror(cause));
+    return status;
 }
 
 static ls_status cut_log(int fd, const char *folder, const char *name, off_t kept)
@@ -121,31 +136,39 @@ ls_status ls_run_log_cut(ls_run_log *log, const char *folder)
     return cut_log(log->steps, folder, "log.jsonl", log->steps_kept);
 }
 
-/* Would cutting the log take no whole line? */
-static bool keeps_all(const char *path, keeps_line_fn *keeps, ls_run_done done)
+/* *all: cutting the log would take no whole line. */
+static ls_status keeps_all(const char *path, keeps_line_fn *keeps, ls_run_done done, bool *all)
 {
     FILE *file = fopen(path, "r");
-    if (!file) return errno == ENOENT;
+    *all = !file && errno == ENOENT;
+    if (*all) return LS_OK;
+    if (!file) return ls_fail(LS_ERR_IO, "%s: cannot be read: %s", path, strerror(errno));
     char *line = NULL;
     size_t room = 0;
-    const off_t kept = kept_bytes(file, keeps, done);
-    const bool found = kept >= 0 && fseeko(file, kept, SEEK_SET) == 0;
-    const ssize_t count = found ? getline(&line, &room, file) : 0;
-    const bool torn = count > 0 && line[count - 1] != '\n';
-    const bool all = found && (count < 0 || torn);
+    off_t kept;
+    ls_status status = kept_bytes(file, path, keeps, done, &kept);
+    if (status == LS_OK) {
+        const bool found = fseeko(file, kept, SEEK_SET) == 0;
+        const ssize_t count = found ? getline(&line, &room, file) : -1;
+        const bool torn = count > 0 && line[count - 1] != '\n';
+        if (count < 0 && !feof(file))
+            status = ls_fail(LS_ERR_IO, "%s: cannot be read: %s", path, strerror(errno));
+        *all = torn || count < 0;
+    }
     free(line);
     fclose(file);
-    return all;
+    return status;
 }
 
-bool ls_run_log_is_first_epoch(const char *path)
+ls_status ls_run_log_is_first_epoch(const char *path, bool *is_first)
 {
-    return keeps_all(path, keeps_epoch, (ls_run_done){ .epochs = 1 });
+    return keeps_all(path, keeps_epoch, (ls_run_done){ .epochs = 1 }, is_first);
 }
 
-bool ls_run_log_is_first_steps(const char *path)
+ls_status ls_run_log_is_first_steps(const char *path, bool *is_first)
 {
-    return keeps_all(path, keeps_step, (ls_run_done){ .epochs = UINT64_MAX, .steps = UINT64_MAX });
+    return keeps_all(path, keeps_step, (ls_run_done){ .epochs = UINT64_MAX, .steps = UINT64_MAX },
+                     is_first);
 }
 
 /* -- opening and closing --------------------------------------------------------------------- */

@@ -65,7 +65,8 @@ typedef struct {
 /* How one begins. */
 #define LS_RUN_LOG_CLOSED ((ls_run_log){ .history = -1, .steps = -1 })
 
-/* Open the file at `path`, made if it is absent, and find the lines of what is done. Errors: IO. */
+/* Open the file at `path`, made if it is absent, and find the lines of what is done. Errors: IO,
+ * MEMORY. */
 LS_MUST_USE ls_status ls_run_log_open_epochs(ls_run_log *log, const char *path, ls_run_done done);
 LS_MUST_USE ls_status ls_run_log_open_steps(ls_run_log *log, const char *path, ls_run_done done);
 
@@ -74,9 +75,9 @@ LS_MUST_USE ls_status ls_run_log_open_steps(ls_run_log *log, const char *path, l
 LS_MUST_USE ls_status ls_run_log_cut(ls_run_log *log, const char *folder);
 
 /* Is there nothing at `path`, or nothing but what a run writes before its first checkpoint: the
- * line of epoch 1, a step's lines, and perhaps a torn one? */
-bool ls_run_log_is_first_epoch(const char *path);
-bool ls_run_log_is_first_steps(const char *path);
+ * line of epoch 1, a step's lines, and perhaps a torn one? Errors: IO, MEMORY. */
+LS_MUST_USE ls_status ls_run_log_is_first_epoch(const char *path, bool *is_first);
+LS_MUST_USE ls_status ls_run_log_is_first_steps(const char *path, bool *is_first);
 
 void ls_run_log_close(ls_run_log *log); /* accepts one that is closed */
 

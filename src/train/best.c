@@ -43,16 +43,18 @@ static void note_lost(ls_run *run, const char *path, uint64_t epoch)
              run->resume_path);
 }
 
-bool ls_best_is_at(const char *path, const ls_history_line *best)
+ls_status ls_best_is_at(const char *path, const ls_history_line *best, bool *is_at)
 {
     ls_checkpoint *checkpoint = NULL;
     ls_saved_run saved = { .text = { NULL } };
-    const bool is_run = best->epoch > 0 && ls_checkpoint_open(path, &checkpoint) == LS_OK
-                        && ls_saved_run_init(&saved, checkpoint, path) == LS_OK;
-    const bool is_best = is_run && is_same_line(&saved.progress.last, best);
+    *is_at = false;
+    if (best->epoch == 0) return LS_OK;
+    ls_status status = ls_checkpoint_open(path, &checkpoint);
+    if (status == LS_OK) status = ls_saved_run_init(&saved, checkpoint, path);
+    if (status == LS_OK) *is_at = is_same_line(&saved.progress.last, best);
     ls_saved_run_free(&saved);
     ls_checkpoint_close(checkpoint);
-    return is_best;
+    return status == LS_ERR_FORMAT ? LS_OK : status; /* FORMAT: absent, or damaged */
 }
 
 static ls_status copy_bytes(FILE *in, const char *from, ls_new_file *out)
@@ -84,7 +86,8 @@ ls_status ls_best_carry(ls_run *run, const ls_progress *start, bool same_folder)
     if (start->best.epoch == 0) return LS_OK;
     snprintf(beside, sizeof beside, "%.*sbest.safetensors",
              slash ? (int)(slash - run->resume_path) + 1 : 0, run->resume_path);
-    const bool is_beside = ls_best_is_at(beside, &start->best);
+    bool is_beside;
+    LS_TRY(ls_best_is_at(beside, &start->best, &is_beside));
     const bool is_itself = start->best.step == start->step
                            && is_same_line(&start->last, &start->best)
                            && (!same_folder || access(beside, F_OK) != 0);

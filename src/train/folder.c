@@ -62,10 +62,19 @@ static bool is_same_folder(const char *a, const char *b)
     return n == m && memcmp(a, b, n) == 0;
 }
 
-ls_status ls_folder_open(ls_run *run, const ls_progress *start)
+/* The folder is ours from now on, but the checkpoint was read before: another run of this folder
+ * may have gone on and ended meanwhile, and what it saved is not to be written over. */
+static ls_status check_still_last(const ls_run *run, const ls_checkpoint *resumed)
+{
+    if (ls_checkpoint_is_at(resumed, run->resume_path)) return LS_OK;
+    return ls_fail(LS_ERR_IO, "%s: saved anew or removed while this run started, by another of the "
+                   "same folder, expected the file that was read: give the command again",
+                   run->resume_path);
+}
+
+ls_status ls_folder_open(ls_run *run, const ls_progress *start, const ls_checkpoint *resumed)
 {
     ls_config *config = &run->config;
-    const bool resumed = run->resume_path[0] != '\0';
     char own[LS_TEXT_BYTES] = "";
     if (resumed) run_folder_of(run->resume_path, own);
     if (!config->out[0]) memcpy(config->out, own, sizeof own);
@@ -86,6 +95,7 @@ ls_status ls_folder_open(ls_run *run, const ls_progress *start)
                               .steps_of_epoch = start->step_of_epoch };
     }
     LS_TRY(ls_run_folder_open(config->out, how, done, &run->folder));
+    if (same) LS_TRY(check_still_last(run, resumed));
     ls_checkpoint_remove_stale(ls_run_folder_checkpoint(run->folder, "last"));
     return resumed ? ls_best_carry(run, start, same) : LS_OK;
 }

@@ -307,7 +307,8 @@ static ls_status fill_result(ls_rank *k)
     ls_train_result *result = run->result;
     const char *best = ls_run_folder_checkpoint(run->folder, "best");
     ls_note_end(k);
-    const bool restore = run->config.restore_best && ls_best_is_at(best, &k->progress.best);
+    bool restore = false;
+    if (run->config.restore_best) LS_TRY(ls_best_is_at(best, &k->progress.best, &restore));
     snprintf(result->checkpoint, sizeof result->checkpoint, "%s",
              ls_run_folder_checkpoint(run->folder, restore ? "best" : "last"));
     LS_TRY(restore ? fetch_best(k, result->checkpoint) : fetch_state(k));

@@ -6,6 +6,7 @@
  * (epochs, steps, until). Anything else must equal what is stored, or it is an error that shows
  * both values: the way to train on with other settings is a new run with --init.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -18,12 +19,17 @@ static bool is_directory(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-/* path = the last checkpoint of a run's folder. Is it there? */
-static bool find_last(const char *folder, char *path, size_t bytes)
+/* path = the last checkpoint of a run's folder, "" if there is none. One that cannot be looked at
+ * is not taken for absent: a run would start anew over it. */
+static ls_status find_last(const char *folder, char *path, size_t bytes)
 {
     struct stat info;
     snprintf(path, bytes, "%s/checkpoints/last.safetensors", folder);
-    return stat(path, &info) == 0;
+    if (stat(path, &info) == 0) return LS_OK;
+    if (errno != ENOENT && errno != ENOTDIR)
+        return ls_fail(LS_ERR_IO, "%s: cannot be looked at: %s", path, strerror(errno));
+    path[0] = '\0';
+    return LS_OK;
 }
 
 ls_status ls_checkpoint_find(const char *argument, char *path, size_t bytes)
@@ -32,7 +38,8 @@ ls_status ls_checkpoint_find(const char *argument, char *path, size_t bytes)
         snprintf(path, bytes, "%s", argument);
         return LS_OK;
     }
-    if (find_last(argument, path, bytes)) return LS_OK;
+    LS_TRY(find_last(argument, path, bytes));
+    if (path[0]) return LS_OK;
     return ls_fail(LS_ERR_FORMAT, "%s: no checkpoints/last.safetensors in this folder", argument);
 }
 
@@ -46,12 +53,11 @@ ls_status ls_resume_find(const ls_config *config, char *path, size_t bytes)
         return ls_fail(LS_ERR_ARGUMENT, "--resume auto needs --out DIR: the run folder that is "
                        "started or continued");
     if (!automatic && !is_directory(resume)) return ls_checkpoint_find(resume, path, bytes);
-    if (find_last(automatic ? config->out : resume, path, bytes)) return LS_OK;
-    if (!automatic)
+    LS_TRY(find_last(automatic ? config->out : resume, path, bytes));
+    if (!automatic && !path[0])
         return ls_fail(LS_ERR_FORMAT, "--resume %s: no checkpoints/last.safetensors in this "
                        "folder: a run that ended before its first checkpoint is started anew by "
                        "its command with --resume auto --out %s", resume, resume);
-    path[0] = '\0';
     return LS_OK;
 }
 

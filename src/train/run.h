@@ -146,8 +146,10 @@ bool ls_machine_is_drained(ls_run *run);
 LS_MUST_USE ls_status ls_first_weights(ls_run *run);
 
 /* folder.c: choose and open the run folder (config.out says which it is), in a run that continues
- * from `start` as it was then. Errors: ARGUMENT, IO, FORMAT. */
-LS_MUST_USE ls_status ls_folder_open(ls_run *run, const ls_progress *start);
+ * from `start` as it was then; `resumed` is the checkpoint that says so, or NULL.
+ * Errors: ARGUMENT, IO, FORMAT, MEMORY. */
+LS_MUST_USE ls_status ls_folder_open(ls_run *run, const ls_progress *start,
+                                     const ls_checkpoint *resumed);
 
 /* folder.c: write config.txt and environment.json; in a folder where there is nothing to do they
  * stay. Errors: IO, MEMORY. */
@@ -184,8 +186,9 @@ LS_MUST_USE ls_status ls_resume_find(const ls_config *config, char *path, size_t
 LS_MUST_USE ls_status ls_resume_config(ls_config *config, const ls_saved_run *saved,
                                        int world_size);
 
-/* best.c: is the file at `path` the checkpoint of the epoch that `best` is the line of? */
-bool ls_best_is_at(const char *path, const ls_history_line *best);
+/* best.c: is the file at `path` the checkpoint of the epoch that `best` is the line of? Errors: IO,
+ * MEMORY; a file that is absent or damaged is not. */
+LS_MUST_USE ls_status ls_best_is_at(const char *path, const ls_history_line *best, bool *is_at);
 
 /* best.c: once the run's folder is open: take the best epoch's file along from the folder of the
  * checkpoint that continues, unless that is the same; writes best_lost. Errors: IO, MEMORY. */

@@ -286,7 +286,7 @@ static ls_status open_run(ls_run *run)
     if (status == LS_OK) status = plan_steps(run, &saved.progress);
     if (status == LS_OK) status = ls_machine_open(run, &saved.progress);
     if (status == LS_OK) status = load_state(run, checkpoint);
-    if (status == LS_OK) status = ls_folder_open(run, &saved.progress);
+    if (status == LS_OK) status = ls_folder_open(run, &saved.progress, checkpoint);
     if (status == LS_OK) {
         if (checkpoint) {
             const size_t used = strlen(run->resume_line);

@@ -8,10 +8,12 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "support/command.h"
+#include "support/program.h"
 
 extern char **environ;
 
@@ -149,6 +151,19 @@ static void test_a_file_that_may_not_grow_is_a_message_and_exit_code_1(void **st
     assert_int_equal(rmdir("r/checkpoints"), 0); /* no temporary file is left */
 }
 
+/* Its own threads have stacks of their own size; the main thread's limit is raised if it may be. */
+static void test_a_small_stack_is_widened_or_a_message(void **state)
+{
+    (void)state;
+    static program_run run;
+    assert_int_equal(setenv("LOCKSTEP", command_program, 1), 0); /* absolute */
+    program_run_with(&run, "ulimit -S -s 128;", "train linear --data digits --steps 2 --out r");
+    PROGRAM_MUST_END(&run, "soft limit", 0, "weights", NULL);
+    program_run_with(&run, "ulimit -s 128;", "bench allreduce --devices host:2 --max 4096");
+    PROGRAM_MUST_END(&run, "hard limit", 1, "lockstep: the stack may not grow beyond 128 KiB, "
+                     "expected 1024 or more", NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -157,6 +172,7 @@ int main(void)
         TEST_IN_FOLDER(test_output_that_is_lost_is_a_failure),
         TEST_IN_FOLDER(test_closed_streams_leave_the_files_of_a_run_alone),
         TEST_IN_FOLDER(test_a_file_that_may_not_grow_is_a_message_and_exit_code_1),
+        TEST_IN_FOLDER(test_a_small_stack_is_widened_or_a_message),
     };
     return cmocka_run_group_tests(tests, find_program, NULL);
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "io/checkpoint.h"
 #include "support/training.h"
 
 /* Continue t's latest checkpoint on `devices`, stopping after `stop` further steps (0: to the
@@ -222,6 +223,56 @@ static void test_what_a_run_saved_is_neither_lost_nor_written_over(void **state)
     training_destroy(t);
 }
 
+/* Another run of the folder ends while this one starts: it saves `last` anew. */
+static ls_status open_while_another_saves(void *last, int rank, int threads,
+                                          atomic_ulong *progress, ls_device **out)
+{
+    char other[700];
+    snprintf(other, sizeof other, "%s.other", (const char *)last);
+    const ls_saved_text text = { "by", "another" };
+    LS_TRY(ls_checkpoint_save(other, NULL, 0, &text, 1));
+    assert_int_equal(rename(other, last), 0);
+    const ls_device_choice host = { LS_DEVICE_HOST, rank };
+    return ls_device_open(&host, threads, false, progress, out);
+}
+
+static void test_what_another_run_saves_meanwhile_is_not_written_over(void **state)
+{
+    (void)state;
+    training *t = training_tiny();
+    char last[600];
+    ls_checkpoint *kept = NULL;
+    training_set(t, "out", training_path(t, "run"));
+    training_set(t, "resume", "auto");
+    training_set(t, "epochs", "1");
+    training_must_run(t);
+    snprintf(last, sizeof last, "%s", training_path(t, "run/checkpoints/last.safetensors"));
+    t->observer = (ls_observer){ .open_device = open_while_another_saves,
+                                 .stuck = training_stuck, .context = last };
+    training_set(t, "epochs", "2");
+    assert_int_equal(training_run(t), LS_ERR_IO);
+    assert_non_null(strstr(ls_last_error(), "saved anew or removed while this run started"));
+    assert_int_equal(ls_checkpoint_open(last, &kept), LS_OK);
+    assert_string_equal(ls_checkpoint_text(kept, "by"), "another");
+    ls_checkpoint_close(kept);
+    training_destroy(t);
+}
+
+static void test_a_checkpoint_that_cannot_be_looked_at_is_not_absent(void **state)
+{
+    (void)state;
+    training *t = training_tiny();
+    char loop[600];
+    training_write(t, "x", "");
+    snprintf(loop, sizeof loop, "%s", training_path(t, "checkpoints"));
+    assert_int_equal(symlink("checkpoints", loop), 0); /* to itself: ELOOP */
+    training_set(t, "out", training_path(t, "."));
+    training_set(t, "resume", "auto");
+    assert_int_equal(training_run(t), LS_ERR_IO);
+    assert_non_null(strstr(ls_last_error(), "last.safetensors: cannot be looked at: "));
+    training_destroy(t);
+}
+
 static void test_a_longer_run_may_be_asked_for(void **state)
 {
     (void)state;
@@ -326,6 +377,8 @@ int main(void)
         cmocka_unit_test(test_every_optimizer_goes_on_with_the_same_bits),
         cmocka_unit_test(test_the_command_that_began_a_run_continues_it),
         cmocka_unit_test(test_what_a_run_saved_is_neither_lost_nor_written_over),
+        cmocka_unit_test(test_what_another_run_saves_meanwhile_is_not_written_over),
+        cmocka_unit_test(test_a_checkpoint_that_cannot_be_looked_at_is_not_absent),
         cmocka_unit_test(test_a_longer_run_may_be_asked_for),
         cmocka_unit_test(test_a_run_that_has_reached_its_aim_does_no_more),
         cmocka_unit_test(test_the_best_epoch_is_not_forgotten),

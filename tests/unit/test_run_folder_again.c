@@ -198,6 +198,30 @@ static void test_a_run_killed_before_its_first_checkpoint_starts_again(void **st
     assert_int_equal(access(RUN "/slurm-17.out", F_OK), 0);
 }
 
+/* The folder of a run that was killed while it proved that it may write there. */
+static void test_a_file_of_the_proof_is_no_content(void **state)
+{
+    (void)state;
+    make_empty_run();
+    write_text(RUN "/config.txt.tmp-99", "");
+    ls_run_folder_close(open_run(LS_RUN_AGAIN, 0, 0));
+    assert_int_equal(access(RUN "/config.txt.tmp-99", F_OK), -1);
+    ls_scratch_folder_remove(RUN);
+    assert_int_equal(mkdir(RUN, 0777), 0);
+    write_text(RUN "/letter.txt.tmp-99", "");
+    assert_run_refused(RUN, LS_RUN_AGAIN, LS_ERR_ARGUMENT, "not a run's");
+}
+
+/* Who starts anew has looked for last.safetensors and found none; then another saved it. */
+static void test_a_checkpoint_saved_since_is_not_started_over(void **state)
+{
+    (void)state;
+    ls_run_folder_close(open_run(LS_RUN_NEW, 0, 0));
+    write_text(RUN "/checkpoints/last.safetensors", "x");
+    assert_run_refused(RUN, LS_RUN_AGAIN, LS_ERR_IO, "saved while this run started");
+    assert_run_refused(RUN, LS_RUN_AGAIN, LS_ERR_IO, "give the command again");
+}
+
 static void test_nothing_that_a_run_saved_is_written_over(void **state)
 {
     (void)state;
@@ -243,6 +267,8 @@ int main(void)
         TEST_IN_FOLDER(test_temporary_files_of_a_killed_process_are_removed),
         TEST_IN_FOLDER(test_resuming_may_also_start),
         TEST_IN_FOLDER(test_a_run_killed_before_its_first_checkpoint_starts_again),
+        TEST_IN_FOLDER(test_a_file_of_the_proof_is_no_content),
+        TEST_IN_FOLDER(test_a_checkpoint_saved_since_is_not_started_over),
         TEST_IN_FOLDER(test_nothing_that_a_run_saved_is_written_over),
         TEST_IN_FOLDER(test_somebody_elses_tables_are_not_written_over),
     };
