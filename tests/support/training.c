@@ -143,6 +143,15 @@ void training_must_run(training *t)
     if (training_run(t) != LS_OK) give_up(t->config.model);
 }
 
+const char *training_run_file(const training *t, const char *name)
+{
+    static char path[1300];
+    const char *end = strstr(t->result.checkpoint, "/checkpoints/");
+    snprintf(path, sizeof path, "%.*s/%s", end ? (int)(end - t->result.checkpoint) : 0,
+             t->result.checkpoint, name);
+    return path;
+}
+
 const char *training_weights(training *t, const char *name, const char *tensor, size_t out,
                              size_t in, const float *values)
 {

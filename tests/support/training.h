@@ -62,6 +62,9 @@ const char *training_start(training *t, const char *name, const ls_model *model,
 /* An ls_stuck_fn: writes the error to stderr and ends the process with code 5. */
 void training_stuck(void);
 
+/* Path of a file of the latest run's folder, "history.csv"; valid until the next call. */
+const char *training_run_file(const training *t, const char *name);
+
 /* Tensor `tensor` of the latest run's last checkpoint, copied to x[count]. */
 void training_tensor(training *t, const char *tensor, float *x, size_t count);
 

@@ -64,11 +64,7 @@ static void test_interruptions_repeat_and_skip_nothing(void **state)
     assert_int_equal(t->result.steps, 15);
     assert_string_equal(t->result.weights_sha256, weights);
     /* One history for all parts: a header and three lines, an epoch each. */
-    char path[1300];
-    snprintf(path, sizeof path, "%s/../../history.csv", t->result.checkpoint);
-    char *end = strstr(path, "/checkpoints/");
-    strcpy(end, "/history.csv");
-    FILE *history = fopen(path, "r");
+    FILE *history = fopen(training_run_file(t, "history.csv"), "r");
     assert_non_null(history);
     int lines = 0;
     while (fgets(line, sizeof line, history)) lines++;

@@ -189,12 +189,7 @@ static void test_a_step_can_be_explained(void **state)
 /* The line of log.jsonl for `step`, from the run's folder. */
 static void log_line(const training *t, int step, char line[1024])
 {
-    char path[1300];
-    snprintf(path, sizeof path, "%s", t->result.checkpoint);
-    char *end = strstr(path, "/checkpoints/");
-    assert_non_null(end);
-    strcpy(end, "/log.jsonl");
-    FILE *file = fopen(path, "r");
+    FILE *file = fopen(training_run_file(t, "log.jsonl"), "r");
     assert_non_null(file);
     for (int s = 0; s < step; s++) assert_non_null(fgets(line, 1024, file));
     fclose(file);
