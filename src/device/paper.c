@@ -3,7 +3,7 @@
  *
  * device.c keeps account of device memory; what it does not count, pinned memory and streams, is
  * counted here. An address on paper is where the previous block ended, from far above what a
- * process has; a pinned block that is memory has its size in front.
+ * process has; so a pinned block that is memory is known by its address.
  */
 #include "device/paper.h"
 
@@ -11,7 +11,7 @@
 
 #include "device/cuda.h"
 
-enum { ALIGN = 128 };
+enum { ALIGN = 128, REAL_BYTES = 16 << 20 }; /* pinned blocks up to this size are memory */
 
 #define PAPER_BASE ((uintptr_t)1 << 56)
 
@@ -44,7 +44,7 @@ static ls_status pinned_alloc(ls_device *device, size_t bytes, void **out)
 {
     paper *p = paper_of(device);
     p->pinned_bytes += bytes;
-    if (bytes > LS_PAPER_REAL_BYTES) {
+    if (bytes > REAL_BYTES) {
         *out = address(p, bytes);
         return LS_OK;
     }

@@ -14,8 +14,6 @@
 
 #include "device/device.h"
 
-enum { LS_PAPER_REAL_BYTES = 16 << 20 }; /* pinned blocks up to this size are memory */
-
 /* Errors: MEMORY. */
 LS_MUST_USE ls_status ls_device_open_paper(ls_device_kind kind, int ordinal, ls_device **out);
 

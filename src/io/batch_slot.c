@@ -15,9 +15,11 @@
 
 #include "numerics.h"
 
+enum { ALIGNMENT = 64 }; /* of a slot's arrays */
+
 static size_t round_up(size_t bytes)
 {
-    return (bytes + LS_SLOT_ALIGNMENT - 1) / LS_SLOT_ALIGNMENT * LS_SLOT_ALIGNMENT;
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
 size_t ls_slot_samples(const ls_pipeline_config *config, int rank, size_t batch_samples)
@@ -56,7 +58,7 @@ ls_slot_layout ls_slot_layout_of(const ls_pipeline_config *config, int rank)
     at.weight = at.answer + round_up(capacity * answer);
     at.index = at.weight + round_up(has_weights(config) ? capacity * sizeof(float) : 0);
     at.bytes = at.index + round_up(capacity * sizeof(uint32_t));
-    if (at.bytes == 0) at.bytes = LS_SLOT_ALIGNMENT; /* a rank without samples has slots too */
+    if (at.bytes == 0) at.bytes = ALIGNMENT; /* a rank without samples has slots too */
     return at;
 }
 

@@ -13,8 +13,6 @@
 #include "io/pipeline.h"
 #include "io/sample_cache.h"
 
-enum { LS_SLOT_ALIGNMENT = 64 };
-
 /* Where the arrays of a slot begin, in bytes; the slot's own extent is `bytes`. */
 typedef struct {
     size_t x, answer, weight, index, bytes;

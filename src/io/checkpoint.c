@@ -25,6 +25,9 @@
 
 enum { LENGTH_BYTES = sizeof(uint64_t), DATA_ALIGNMENT = 64 };
 
+/* Longer headers are refused before anything is allocated for them. */
+#define HEADER_BYTES_MAX ((size_t)16 << 20)
+
 struct ls_checkpoint {
     unsigned char *file;     /* mapped */
     size_t file_bytes;
@@ -139,10 +142,10 @@ static ls_status read_header(ls_checkpoint *c, const char *path, size_t *begin)
     uint64_t length;
     memcpy(&length, c->file, sizeof length);
     const size_t rest = c->file_bytes - LENGTH_BYTES;
-    if (length > LS_HEADER_BYTES_MAX || length > rest) {
+    if (length > HEADER_BYTES_MAX || length > rest) {
         return ls_fail(LS_ERR_FORMAT, "%s: header: byte 0: a length of %" PRIu64 " bytes, where "
                                       "%zu follow and %zu are the most: cut off, or no checkpoint",
-                       path, length, rest, LS_HEADER_BYTES_MAX);
+                       path, length, rest, HEADER_BYTES_MAX);
     }
     const char *json = (const char *)c->file + LENGTH_BYTES;
     LS_TRY(ls_header_parse(&c->header, path, json, (size_t)length));

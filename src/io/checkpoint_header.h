@@ -12,9 +12,6 @@
 #include "io/checkpoint.h"
 #include "status.h"
 
-/* Larger headers are refused before anything is allocated for them. */
-#define LS_HEADER_BYTES_MAX ((size_t)16 << 20)
-
 typedef struct {
     ls_saved_tensor saved;   /* data NULL */
     size_t begin, end;       /* bytes of the data part */
