@@ -191,9 +191,9 @@ static void note_data(const applied *a, const char *data, ls_evaluation *result)
 {
     const char *identity = a->saved.text[LS_SAVED_IDENTITY];
     const bool same = strcmp(ls_dataset_identity(a->dataset), identity) == 0;
-    char differs[200] = "", scale[320];
+    char differs[2 * LS_TEXT_BYTES + 64] = "", scale[320];
     if (!same)
-        snprintf(differs, sizeof differs, "%.80s is not the data of the training run (%.60s)", data,
+        snprintf(differs, sizeof differs, "%s is not the data of the training run (%s)", data,
                  a->saved.text[LS_SAVED_DATA]);
     note_scale(a, same, scale, sizeof scale);
     const bool warns = !same || ls_dataset_scale_origin(a->dataset) == LS_SCALE_DIFFERS;

@@ -121,8 +121,8 @@ typedef struct {
     int metric_count;
     char metric_name[LS_METRIC_MAX][LS_METRIC_NAME_BYTES];
     double metric[LS_METRIC_MAX];
-    char data_note[560];              /* "" or that the data differ from those trained on, and whose
-                                         scale they were given; one line */
+    char data_note[2 * LS_TEXT_BYTES + 512]; /* "" or that the data differ from those trained on,
+                                         and whose scale they were given; one line */
     size_t classes;                   /* that labels and predictions are below; 0: numbers */
     int32_t *label, *predicted;       /* owned, [samples]; NULL for numbers, or unless wanted */
     size_t named;                     /* classes that have a name; 0: the data have no names */

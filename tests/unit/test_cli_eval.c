@@ -99,6 +99,9 @@ static void test_eval_prints_the_metrics_that_it_is_asked_for(void **state)
     assert_string_equal(last.err, "");
     expect("eval m --data csv:m.csv", 0);
     expect_text(last.err, "lockstep: warning: csv:m.csv is not the data of the training run (");
+    expect("eval m --data csv:././././././././././././././././././././././././././././././././"
+           "./././././././././././././m.csv", 0);
+    expect_text(last.err, "/./m.csv is not the data of the training run (csv:m.csv,test=");
     expect("eval m --metrics top4", 2);
     expect("eval m --metrics r2", 2);
     expect("train linear --data csv:m.csv,task=regress --epochs 1 --out n", 0);
