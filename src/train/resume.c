@@ -32,6 +32,17 @@ static ls_status find_last(const char *folder, char *path, size_t bytes)
     return LS_OK;
 }
 
+/* `folder` has no checkpoints/last.safetensors; is it the folder of a run's checkpoints itself? */
+static ls_status refuse_inner_folder(const char *option, const char *folder)
+{
+    struct stat info;
+    char inner[LS_TEXT_BYTES + sizeof "/last.safetensors"];
+    snprintf(inner, sizeof inner, "%s/last.safetensors", folder);
+    if (stat(inner, &info) != 0) return LS_OK;
+    return ls_fail(LS_ERR_FORMAT, "%s%s: no checkpoints/last.safetensors in this folder, but %s: "
+                   "name that file, or the run's folder, the one above", option, folder, inner);
+}
+
 ls_status ls_checkpoint_find(const char *argument, char *path, size_t bytes)
 {
     if (!is_directory(argument)) {
@@ -40,6 +51,7 @@ ls_status ls_checkpoint_find(const char *argument, char *path, size_t bytes)
     }
     LS_TRY(find_last(argument, path, bytes));
     if (path[0]) return LS_OK;
+    LS_TRY(refuse_inner_folder("", argument));
     return ls_fail(LS_ERR_FORMAT, "%s: no checkpoints/last.safetensors in this folder", argument);
 }
 
@@ -54,6 +66,7 @@ ls_status ls_resume_find(const ls_config *config, char *path, size_t bytes)
                        "started or continued");
     if (!automatic && !is_directory(resume)) return ls_checkpoint_find(resume, path, bytes);
     LS_TRY(find_last(automatic ? config->out : resume, path, bytes));
+    if (!automatic && !path[0]) LS_TRY(refuse_inner_folder("--resume ", resume));
     if (!automatic && !path[0])
         return ls_fail(LS_ERR_FORMAT, "--resume %s: no checkpoints/last.safetensors in this "
                        "folder: a run that ended before its first checkpoint is started anew by "

@@ -168,6 +168,12 @@ static void test_a_run_without_a_checkpoint_is_started_anew_in_its_folder(void *
     expect("train linear --data digits --epochs 1 --out i --init r", 3);
     expect_text(last.err, "r: no checkpoints/last.safetensors in this folder");
     expect("train linear --data digits --epochs 1 --out r --resume auto", 0);
+    expect("train --resume r/checkpoints", 3);
+    expect_text(last.err, "--resume r/checkpoints: no checkpoints/last.safetensors in this folder, "
+                "but r/checkpoints/last.safetensors: name that file, or the run's folder");
+    expect("eval r/checkpoints", 3);
+    expect_text(last.err, "lockstep: r/checkpoints: no checkpoints/last.safetensors in this "
+                "folder, but r/checkpoints/last.safetensors");
     write_text("text", "");
     expect("train linear --data digits --epochs 1 --out .", 2);
     expect_text(last.err, "not empty, and not a run's");
