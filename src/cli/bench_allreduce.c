@@ -16,6 +16,7 @@
 
 #include "cli/bench.h"
 #include "cli/bench_exchange.h"
+#include "plural.h"
 
 enum { FLAG_MIN, FLAG_MAX, FLAG_FACTOR, FLAG_ITERATIONS, FLAG_OFFSET, FLAG_JSON };
 enum { SIZES_MAX = 64 };
@@ -85,9 +86,10 @@ static double busbw(const bench *b, size_t count, const ls_exchange_result *resu
 static void print_heading(const bench *b)
 {
     const ls_exchange *x = &b->exchange;
-    printf("# %d replicas (%s)\n# %s; order %s; %d shards; offset %zu floats\n", b->list.count,
-           b->list.reason, ls_comm_reason(x->comm), ls_order_name(b->config.order), x->shard_count,
-           x->offset);
+    printf("# %d replica%s (%s)\n# %s; order %s; %d shard%s; offset %zu float%s\n", b->list.count,
+           LS_PLURAL(b->list.count), b->list.reason, ls_comm_reason(x->comm),
+           ls_order_name(b->config.order), x->shard_count, LS_PLURAL(x->shard_count), x->offset,
+           LS_PLURAL(x->offset));
     printf("# pairs in the ring:");
     for (int i = 0; i < b->list.count; i++) {
         const int from = x->topology.ring[i], to = x->topology.ring[(i + 1) % b->list.count];

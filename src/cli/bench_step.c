@@ -119,9 +119,9 @@ static void print_heading(const bench *b, const ls_train_plan *plan)
     printf("# %s on %s: %d replica%s (%s), kernels %s, %d thread%s each\n", plan->config->model,
            plan->config->data, plan->world_size, LS_PLURAL(plan->world_size),
            plan->devices->reason, plan->kernels, plan->threads, LS_PLURAL(plan->threads));
-    printf("# %s; %s; %d repetitions\n", split, plan->algorithm, b->repeat);
-    printf("# %.4g MFLOP a sample; %d steps before those that count\n#\n", b->flops * 1e-6,
-           b->settle);
+    printf("# %s; %s; %d repetition%s\n", split, plan->algorithm, b->repeat, LS_PLURAL(b->repeat));
+    printf("# %.4g MFLOP a sample; %d step%s before those that count\n#\n", b->flops * 1e-6,
+           b->settle, LS_PLURAL(b->settle));
     printf("# %6s %7s %11s %10s %9s %6s   %s\n", "run", "steps", "samples/s", "ms/step", "GF/s",
            "share", "% of it: input, copy, forward, backward, exchange, update, rest");
     fflush(stdout);

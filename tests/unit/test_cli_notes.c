@@ -193,7 +193,8 @@ static void test_one_thing_is_not_many(void **state)
     static const char *const plural[] = { " 1 classes", " 1 samples", " 1 shards", " 1 tensors",
                                           " 1 numbers", " 1 steps", " 1 updates", " 1 records",
                                           " 1 test samples", " 1 parameters", " 1 rates",
-                                          " 1 labels", " 1 ranks" };
+                                          " 1 labels", " 1 ranks", " 1 replicas",
+                                          " 1 repetitions", " 1 floats" };
     write_text("one.csv", "1,0\n");
     write_text("other.csv", "2,0\n");
     write_text("three.csv", "1,3\n");
@@ -225,6 +226,10 @@ static void test_one_thing_is_not_many(void **state)
           "1 training sample does not fill one batch" },
         { "train one.model --data csv:one.csv,test=none --devices host:2 --shards 1 --out f", 2,
           "only 1 shard to share" },
+        { "bench step one.model --data csv:one.csv,test=none --steps 1 --settle 1 --repeat 1", 0,
+          "1 repetition\n" },
+        { "bench allreduce --devices host:1 --shards 1 --max 4K --iterations 1 --offset 1", 0,
+          "1 replica (" },
     };
     for (size_t i = 0; i < sizeof run / sizeof run[0]; i++) {
         expect(run[i].line, run[i].code);
