@@ -47,8 +47,9 @@ LS_MUST_USE ls_status ls_cuda_used_bytes(ls_device *device, size_t *out);
 /* Probe every ordered pair of `count` GPUs (count 0: of all GPUs) in a child process, and remember
  * the verdicts, and how fast copies between them and to and from the host are. Peer access counts
  * as absent where this was not called. Called before the driver is needed here, so that what kills
- * a process kills only the child. Blocks: at most 20 s. One GPU that is named has no pair, but a
- * speed. A machine or build without a driver has nothing to probe. */
+ * a process kills only the child. One GPU that is named has no pair, but a speed. A machine or
+ * build without a driver has nothing to probe. Blocks: until the driver has started, 60 s at most,
+ * and at most 20 s then. */
 void ls_cuda_probe(const int *ordinal, int count);
 
 /* May GPU `from` access the memory of GPU `to`? `*why_not`, valid for the life of the program, says

@@ -15,7 +15,9 @@
  *       pair 4 is refused, kill, wait,
  *       another child from pair 5
  *
- * All of it ends after PROBE_SECONDS; what is not proven by then is refused.
+ * All of it ends PROBE_SECONDS after the first child has told its GPUs; what is not proven by then
+ * is refused. Until then the driver wakes the GPUs: where nothing keeps them awake that takes a
+ * second or two for each, and says nothing about their links.
  *
  * The child is this very program. A constructor recognises it, and not main, so that whatever links
  * this file -- the program, a test, a benchmark -- can probe, and runs nothing else when it is the
@@ -46,7 +48,8 @@
 #include "thread.h"
 
 enum {
-    PROBE_SECONDS = 20, /* in all */
+    START_SECONDS = 60, /* of the first child, up to its first line */
+    PROBE_SECONDS = 20, /* in all, from there on */
     SILENT_SECONDS = 8, /* between two lines */
     GPU_MAX = LS_CUDA_GPU_MAX,
     WHY_BYTES = 320
@@ -170,6 +173,7 @@ typedef struct {
     int trying;       /* the pair that is being probed, or -1 */
     int next;         /* the first pair that nothing is known of */
     bool ended;
+    double deadline;  /* ls_clock */
 } progress;
 
 static void refuse(const progress *p, int pair, const char *why)
@@ -225,6 +229,7 @@ static bool read_line(progress *p, const char *line)
     int pair = 0, value = 0, at = 0;
     ls_cuda_speed speed = { 0 };
     if (strncmp(line, "gpus", 4) == 0) {
+        if (p->gpu_count < 0) p->deadline = ls_clock() + PROBE_SECONDS;
         read_gpus(p, line + 4);
         return true;
     }
@@ -250,15 +255,14 @@ static bool read_line(progress *p, const char *line)
 }
 
 /* Read what a child tells until it ends, goes silent or talks nonsense. */
-static void listen_to(child *c, progress *p, double deadline)
+static void listen_to(child *c, progress *p)
 {
     char line[LS_CUDA_PROBE_LINE_BYTES];
     bool silent = true;
     p->trying = -1;
-    for (;;) {
-        const double left = deadline - ls_clock();
-        const double patience = left < SILENT_SECONDS ? left : SILENT_SECONDS;
-        const double begin = ls_clock();
+    for (bool started = false;; started = true) {
+        const double begin = ls_clock(), left = p->deadline - begin;
+        const double patience = started && left > SILENT_SECONDS ? SILENT_SECONDS : left;
         if (child_line(c, patience, line) == NULL) {
             silent = ls_clock() - begin >= patience;
             break;
@@ -301,13 +305,12 @@ void ls_cuda_probe(const int *ordinal, int count)
     char list[4 * GPU_MAX + 8];
     if (count > GPU_MAX || !write_list(ordinal, count, list, sizeof list)) return;
     if (!ls_cuda_driver_is_there()) return;
-    progress p = { .gpu_count = -1, .trying = -1 };
-    const double deadline = ls_clock() + PROBE_SECONDS;
-    while (!p.ended && ls_clock() < deadline) {
+    progress p = { .gpu_count = -1, .trying = -1, .deadline = ls_clock() + START_SECONDS };
+    while (!p.ended && ls_clock() < p.deadline) {
         const int first = p.next;
         child c;
         if (!child_start(&c, list, first)) break;
-        listen_to(&c, &p, deadline);
+        listen_to(&c, &p);
         if (p.next == first) break; /* it did not even begin with the next pair */
         if (p.gpu_count > 0 && p.next >= ls_cuda_probe_pair_count(p.gpu_count)) break;
     }

@@ -31,7 +31,7 @@ typedef struct {
  * A build or machine without a usable GPU: `auto` is host:1 with the reason, `cuda` is an error.
  * With more than LS_WORLD_MAX GPUs `auto` is the first of them, and says so; `cuda` is an error.
  * Where several GPUs are meant, their pairs are probed first (unless `p2p` is OFF): see
- * ls_cuda_probe. Main thread. Blocks: at most 20 s.
+ * ls_cuda_probe. Main thread. Blocks: as ls_cuda_probe.
  * Errors: ARGUMENT (syntax, too many, a duplicate not spelled K*M), DEVICE (no usable GPU). */
 LS_MUST_USE ls_status ls_device_list_parse(const char *text, ls_p2p p2p, ls_device_list *out);
 

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "device/device.h"
 #include "device/topology.h"
@@ -121,6 +122,7 @@ __attribute__((constructor(101))) static void be_another_child(void)
     FILE *out = fdopen(atoi(request), "w");
     const int first = atoi(strchr(request, ' '));
     if (out == NULL) _Exit(9);
+    if (strcmp(script, "wakes") == 0) (void)sleep(9); /* longer than a child may be silent later */
     (void)fprintf(out, "gpus 0 1\n");
     for (int pair = first; pair < 2; pair++) {
         (void)fprintf(out, "try %d\n", pair);
@@ -145,6 +147,15 @@ static void test_a_probe_that_dies_ends_or_raves_refuses_the_pair_it_was_at(void
                 "0>1 STAGED the probe ended early; 1>0 PEER; ring 0 1");
     check_pairs(WITH("LOCKSTEP_VGPU_DEVICES=2", "TEST_PROBE=raves"),
                 "0>1 STAGED the probe hung; 1>0 PEER; ring 0 1");
+}
+
+/* As where no daemon keeps many GPUs awake. */
+static void test_a_driver_that_takes_long_to_start_costs_no_pair(void **state)
+{
+    (void)state;
+    need_virtual_driver();
+    check_pairs(WITH("LOCKSTEP_VGPU_DEVICES=2", "TEST_PROBE=wakes"),
+                "0>1 PEER; 1>0 PEER; ring 0 1");
 }
 
 static void test_a_gpu_keeps_as_many_partners_as_it_may_have(void **state)
@@ -251,6 +262,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_link_that_drops_zeroes_or_changes_bytes_is_staged),
         cmocka_unit_test(test_a_link_that_hangs_is_staged_and_the_others_are_still_probed),
         cmocka_unit_test(test_a_probe_that_dies_ends_or_raves_refuses_the_pair_it_was_at),
+        cmocka_unit_test(test_a_driver_that_takes_long_to_start_costs_no_pair),
         cmocka_unit_test(test_a_gpu_keeps_as_many_partners_as_it_may_have),
         cmocka_unit_test(test_pairs_that_were_not_probed_are_staged),
         cmocka_unit_test(test_a_gpu_reaches_another_once_access_is_enabled),
