@@ -46,7 +46,9 @@ static ls_status print_gpus(void)
         printf("GPUs        none usable: %s\n", why);
         return LS_OK;
     }
-    printf("GPUs        %d usable\n", count);
+    const int driver = ls_cuda_driver_version();
+    printf("GPUs        %d usable; the driver is for CUDA %d.%d\n", count, driver / 1000,
+           driver % 1000 / 10);
     for (int i = 0; i < count; i++) {
         ls_cuda_facts facts;
         char text[LS_UNIT_BYTES];

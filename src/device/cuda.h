@@ -25,6 +25,9 @@
  * that fit behind "no usable GPU: "; it stays valid for the life of the program. */
 int ls_cuda_usable_count(const char **why);
 
+/* The newest CUDA that the driver serves: 13000 for 13.0; 0 where no GPU is usable. */
+int ls_cuda_driver_version(void);
+
 /* What a GPU says of itself without being opened. */
 typedef struct {
     char name[80];            /* "NVIDIA H200" */

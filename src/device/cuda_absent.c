@@ -18,6 +18,11 @@ int ls_cuda_usable_count(const char **why)
     return 0;
 }
 
+int ls_cuda_driver_version(void)
+{
+    return 0;
+}
+
 ls_status ls_cuda_facts_read(int ordinal, ls_cuda_facts *out)
 {
     *out = (ls_cuda_facts){ .capability = 0 };

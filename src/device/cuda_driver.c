@@ -153,7 +153,10 @@ const char *ls_cuda_result_text(const ls_cuda_driver *driver, CUresult result,
 /* Has the context of the call that gave `result` become useless for good? */
 static bool is_sticky(CUresult result)
 {
-    switch (result) {
+    enum { CONTAINED = 226 }; /* CUDA_ERROR_CONTAINED, which toolkits before 12.8 do not name: a
+                               * peer's memory accessed wrongly over NVLink, among others */
+    switch ((int)result) {
+    case CONTAINED:
     case CUDA_ERROR_ECC_UNCORRECTABLE:
     case CUDA_ERROR_NVLINK_UNCORRECTABLE:
     case CUDA_ERROR_ILLEGAL_ADDRESS:

@@ -24,6 +24,14 @@ int ls_cuda_usable_count(const char **why)
     return count;
 }
 
+int ls_cuda_driver_version(void)
+{
+    const char *why = "";
+    int version = 0;
+    const ls_cuda_driver *driver = ls_cuda_driver_open(&why);
+    return driver != NULL && driver->driver_version(&version) == CUDA_SUCCESS ? version : 0;
+}
+
 /* The driver writes the address as the kernel's folders are named, but for the case of letters. */
 static ls_pcie read_pcie(const char *address)
 {

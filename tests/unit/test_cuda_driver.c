@@ -126,9 +126,6 @@ static int case_facts(void)
     return 0;
 }
 
-/* Host memory that cannot be pinned: what was asked, what is pinned, what the system allows, and
- * what makes it less. */
-
 static int case_peak(void)
 {
     ls_cuda_facts facts;
@@ -256,6 +253,26 @@ static void test_a_failure_of_any_call_ends_in_an_error_that_names_it(void **sta
     assert_true(named >= 45); /* or the tour does not go where it should */
 }
 
+/* After these a context is of no use, and the call that tells is seldom the cause. */
+static void test_a_result_that_comes_late_is_told_as_such(void **state)
+{
+    (void)state;
+    need_virtual_driver();
+    static const struct {
+        int result;
+        bool late;
+    } row[] = { { 1, false }, { 2, false }, { 226, true }, { 700, true }, { 719, true } };
+    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+        char setting[64], output[2048];
+        (void)snprintf(setting, sizeof setting, "LOCKSTEP_VGPU_FAIL=cuMemcpyPeerAsync@1=%d",
+                       row[i].result);
+        assert_int_equal(fresh_run("tour", WITH(setting), output, sizeof output), 0);
+        assert_non_null(strstr(output, "cuMemcpyPeerAsync failed"));
+        if ((strstr(output, "enqueued earlier") != NULL) == row[i].late) continue;
+        fail_msg("%d: %s", row[i].result, output);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const fresh_case cases[] = {
@@ -276,6 +293,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_gpus_peak_is_its_units_times_its_clock),
         cmocka_unit_test(test_a_gpu_tells_its_facts_without_being_opened),
         cmocka_unit_test(test_a_failure_of_any_call_ends_in_an_error_that_names_it),
+        cmocka_unit_test(test_a_result_that_comes_late_is_told_as_such),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -109,6 +109,14 @@ static void test_a_link_that_fails_while_it_is_measured_is_staged(void **state)
                                    "asking how long copies took"));
 }
 
+static void test_devices_says_how_new_the_driver_is(void **state)
+{
+    (void)state;
+    need_virtual_driver();
+    program_run_with(&run, "LOCKSTEP_VGPU_VERSION=13020", "devices --p2p off");
+    assert_true(program_said(&run, "GPUs        2 usable; the driver is for CUDA 13.2\n"));
+}
+
 static void test_devices_says_how_much_memory_others_use(void **state)
 {
     (void)state;
@@ -138,6 +146,7 @@ int main(void)
         cmocka_unit_test(test_one_gpu_has_a_way_to_the_host),
         cmocka_unit_test(test_what_cannot_be_measured_is_called_so),
         cmocka_unit_test(test_a_link_that_fails_while_it_is_measured_is_staged),
+        cmocka_unit_test(test_devices_says_how_new_the_driver_is),
         cmocka_unit_test(test_devices_says_how_much_memory_others_use),
         cmocka_unit_test(test_only_the_gpus_that_were_chosen_are_opened),
     };
