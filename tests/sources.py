@@ -93,6 +93,7 @@ TESTS = """
     test_allocations
     test_arena
     test_augment
+    test_augment_training
     test_batch_sum
     test_batchnorm
     test_bench
@@ -117,6 +118,7 @@ TESTS = """
     test_crc32c
     test_csv
     test_dataset
+    test_dataset_scale
     test_decode
     test_dense_gradient
     test_device
