@@ -78,7 +78,8 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
     while (atomic_flag_test_and_set(&has_struck)) pause(); /* another thread tells it and exits */
     say("lockstep: ");
     say_file_at((uintptr_t)info->si_addr);
-    say(": was cut short while it was read, expected a file that stays as it is\n");
+    say(": was cut short while it was read, or its disk failed; expected a file that stays as it "
+        "is\n");
     _exit(ls_exit_code(LS_ERR_FORMAT));
 }
 

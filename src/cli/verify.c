@@ -84,8 +84,8 @@ static ls_status run_verify(const ls_invocation *v, int *exit_code)
     ls_ladder l;
     LS_TRY(init_ladder(&l, v));
     const bool is_scratch = l.config.out[0] == '\0';
+    ls_signals_catch(); /* from here on the folder is removed, whatever ends the climb */
     LS_TRY(ls_scratch_folder_make(l.config.out, l.folder, sizeof l.folder));
-    ls_signals_catch();
     ls_status status = climb(&l);
     if (is_scratch) ls_scratch_folder_remove(l.folder);
     if (status == LS_OK) status = conclude(&l, exit_code);

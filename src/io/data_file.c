@@ -124,7 +124,7 @@ static ls_status map_descriptor(int descriptor, ls_data_file *file)
 {
     struct stat about;
     if (fstat(descriptor, &about) != 0) {
-        return ls_fail(LS_ERR_FORMAT, "%s: %s", file->path, strerror(errno));
+        return ls_fail(LS_ERR_IO, "%s: %s", file->path, strerror(errno));
     }
     if (!S_ISREG(about.st_mode)) {
         return ls_fail(LS_ERR_FORMAT, "%s: %s, expected a file", file->path,
@@ -135,7 +135,8 @@ static ls_status map_descriptor(int descriptor, ls_data_file *file)
     void *map = mmap(NULL, file->bytes, PROT_READ, MAP_PRIVATE, descriptor, 0);
     if (map == MAP_FAILED) {
         file->bytes = 0;
-        return ls_fail(LS_ERR_FORMAT, "%s: cannot be mapped: %s", file->path, strerror(errno));
+        return ls_fail(errno == ENOMEM ? LS_ERR_MEMORY : LS_ERR_IO, "%s: cannot be mapped: %s",
+                       file->path, strerror(errno));
     }
     file->data = map;
     file->descriptor = descriptor;
@@ -149,8 +150,10 @@ ls_status ls_data_file_open(const char *path, const char *expected, ls_data_file
     ls_status status = LS_OK;
     const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (descriptor < 0) {
+        const ls_status cause = errno == ENOTDIR ? LS_ERR_FORMAT : LS_ERR_IO;
         status = errno == ENOENT ? fail_absent(path, expected)
-                                 : ls_fail(LS_ERR_FORMAT, "%s: %s", path, strerror(errno));
+                                 : ls_fail(cause, "%s: cannot be opened: %s", path,
+                                           strerror(errno));
     } else {
         status = map_descriptor(descriptor, &file);
         if (!file.data) close(descriptor);

@@ -29,7 +29,8 @@ typedef struct {
 } ls_data_file;
 
 /* `expected` names the right contents in messages ("CIFAR-10 records").
- * Errors: FORMAT (absent, unreadable, empty, packed or of another kind), MEMORY. */
+ * Errors: FORMAT (absent, empty, packed or of another kind), IO (there, and cannot be read),
+ * MEMORY. */
 LS_MUST_USE ls_status ls_data_file_open(const char *path, const char *expected, ls_data_file *out);
 void ls_data_file_close(ls_data_file *file); /* accepts an all-zero struct */
 

@@ -75,7 +75,7 @@ typedef enum {
 } ls_scale_origin;
 
 /* Errors: ARGUMENT (the spec: unknown kind or key, with the nearest known one), FORMAT (absent,
- * packed, damaged, out of range), MEMORY. */
+ * packed, damaged, out of range), IO (there, and cannot be read), MEMORY. */
 LS_MUST_USE ls_status ls_dataset_open(const char *spec, ls_dataset **out);
 void ls_dataset_close(ls_dataset *dataset); /* accepts NULL */
 

@@ -82,6 +82,23 @@ static void test_a_signal_ends_a_run_with_a_checkpoint_and_how_to_continue(void 
     }
 }
 
+/* Both are pending when the stopped program goes on: the second finds the first. */
+static void test_a_second_signal_ends_a_run_at_once(void **state)
+{
+    (void)state;
+    char line[] = "train linear --data digits --devices host:2 --epochs 100000 --out r";
+    int out;
+    const pid_t pid = start_until(line, "epoch      2/100000", &out);
+    assert_int_equal(kill(pid, SIGSTOP), 0);
+    assert_int_equal(kill(pid, SIGINT), 0);
+    assert_int_equal(kill(pid, SIGTERM), 0);
+    assert_int_equal(kill(pid, SIGCONT), 0);
+    const int code = read_to_end(pid, out);
+    assert_true(code == 130 || code == 143); /* of the one that was delivered last */
+    assert_null(strstr(last.out, "stopped by a signal"));
+    expect("eval r", 0);
+}
+
 static void test_a_data_file_cut_short_under_a_run_is_named(void **state)
 {
     (void)state;
@@ -168,6 +185,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST_IN_FOLDER(test_a_signal_ends_a_run_with_a_checkpoint_and_how_to_continue),
+        TEST_IN_FOLDER(test_a_second_signal_ends_a_run_at_once),
         TEST_IN_FOLDER(test_a_data_file_cut_short_under_a_run_is_named),
         TEST_IN_FOLDER(test_output_that_is_lost_is_a_failure),
         TEST_IN_FOLDER(test_closed_streams_leave_the_files_of_a_run_alone),

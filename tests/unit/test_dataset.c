@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "io/dataset_internal.h"
 #include "numerics.h"
@@ -41,6 +42,16 @@ static void test_a_wrong_spec_is_answered_with_the_nearest_known_name(void **sta
                 "csv:a,task=regress,outputs=0");
     must_refuse(LS_ERR_ARGUMENT, "more than 16 items", "%s",
                 "csv:a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a");
+}
+
+/* What keeps the system from reading a file that is there is no fault of the data: it may go. */
+static void test_a_file_that_cannot_be_opened_is_no_data_error(void **state)
+{
+    (void)state;
+    char loop[600];
+    snprintf(loop, sizeof loop, "%s/loop.csv", data_folder_path(folder));
+    assert_int_equal(symlink("loop.csv", loop), 0); /* to itself: ELOOP */
+    must_refuse(LS_ERR_IO, "loop.csv: cannot be opened: ", "csv:%s", loop);
 }
 
 static void test_absent_files_and_folders_in_their_place_are_data_errors(void **state)
@@ -251,6 +262,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_wrong_spec_is_answered_with_the_nearest_known_name),
+        cmocka_unit_test(test_a_file_that_cannot_be_opened_is_no_data_error),
         cmocka_unit_test(test_absent_files_and_folders_in_their_place_are_data_errors),
         cmocka_unit_test(test_digits_are_all_there),
         cmocka_unit_test(test_digits_are_divided_by_sixteen_unless_told_otherwise),
