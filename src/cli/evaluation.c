@@ -3,6 +3,7 @@
 #include "cli/evaluation.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/console.h"
 
@@ -31,7 +32,10 @@ ls_status ls_evaluate_argument(const ls_invocation *v, bool want_classes, bool w
         .metrics = metrics_given ? given.metrics : NULL,
         .want_classes = want_classes,
         .want_rows = want_rows,
+        .want_left_out = true,
         .stuck = ls_console_leave }, &out->result));
+    for (const char *line = out->result.left_out; *line; line += strcspn(line, "\n") + 1)
+        fprintf(stderr, "lockstep: warning: %.*s\n", (int)strcspn(line, "\n"), line);
     if (out->result.data_note[0]) fprintf(stderr, "lockstep: %s\n", out->result.data_note);
     return LS_OK;
 }

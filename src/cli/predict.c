@@ -89,11 +89,12 @@ static ls_status put_sample(sink *to, const ls_evaluation *e, size_t i)
 {
     char text[96];
     if (e->target) {
-        snprintf(text, sizeof text, "%zu", i);
+        snprintf(text, sizeof text, "%zu", e->place[i]);
         LS_TRY(put_text(to, text));
         LS_TRY(put_numbers(to, e->target + i * e->columns, e->columns));
     } else {
-        snprintf(text, sizeof text, "%zu,%" PRId32 ",%" PRId32, i, e->label[i], e->predicted[i]);
+        snprintf(text, sizeof text, "%zu,%" PRId32 ",%" PRId32, e->place[i], e->label[i],
+                 e->predicted[i]);
         LS_TRY(put_text(to, text));
     }
     LS_TRY(put_numbers(to, e->rows + i * e->columns, e->columns));

@@ -329,6 +329,12 @@ const char *ls_dataset_warnings(const ls_dataset *dataset)
     return dataset->warnings ? dataset->warnings : "";
 }
 
+size_t ls_dataset_place(const ls_dataset *dataset, ls_part part, size_t index)
+{
+    const uint32_t *kept = dataset->part[part].kept;
+    return kept ? kept[index] : index;
+}
+
 int32_t ls_dataset_label(const ls_dataset *dataset, ls_part part, size_t index)
 {
     return dataset->part[part].label[index];

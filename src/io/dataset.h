@@ -131,6 +131,10 @@ double ls_dataset_range_top(const ls_dataset *dataset);
 /* U8: [channels, 256] what a byte of a channel becomes when it is scaled; F32: NULL. */
 const float *ls_dataset_table(const ls_dataset *dataset);
 
+/* Where sample `index` lies among the records that its part has in the files, from 0: bad ones that
+ * were left out count too. */
+size_t ls_dataset_place(const ls_dataset *dataset, ls_part part, size_t index);
+
 /* CLASSIFY: its label. */
 int32_t ls_dataset_label(const ls_dataset *dataset, ls_part part, size_t index);
 /* REGRESS: its targets, into y[outputs]. */

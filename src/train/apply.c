@@ -150,11 +150,21 @@ static ls_status take_classes(applied *a, ls_evaluation *result)
     return take_class_names(a->dataset, result);
 }
 
-/* Predictions out of the job, and what they should have been. */
+static ls_status take_places(const applied *a, ls_evaluation *result)
+{
+    result->place = malloc(result->samples * sizeof *result->place);
+    if (!result->place) return ls_fail(LS_ERR_MEMORY, "no memory for %zu places", result->samples);
+    for (size_t i = 0; i < result->samples; i++)
+        result->place[i] = ls_dataset_place(a->dataset, a->job.part, i);
+    return LS_OK;
+}
+
+/* Predictions out of the job, of what, and what they should have been. */
 static ls_status take_rows(applied *a, ls_evaluation *result)
 {
     result->rows = a->job.rows;
     a->job.rows = NULL;
+    LS_TRY(take_places(a, result));
     if (ls_dataset_describe(a->dataset)->task == LS_TASK_CLASSIFY) return LS_OK;
     return ls_evaluation_targets(&a->job, &result->target);
 }
@@ -187,6 +197,25 @@ static void note_scale(const applied *a, bool same_data, char *out, size_t bytes
     }
 }
 
+/* Of what opening the data warned of: the lines of records that were left out. */
+static ls_status take_left_out(const ls_dataset *dataset, ls_evaluation *result)
+{
+    const char *text = ls_dataset_warnings(dataset);
+    char *to = malloc(strlen(text) + 1);
+    if (!to) return ls_fail(LS_ERR_MEMORY, "no memory for the warnings of the data");
+    result->left_out = to;
+    while (*text) {
+        const size_t chars = strcspn(text, "\n"), line = chars + (text[chars] == '\n');
+        if (strncmp(text, "skipped", strlen("skipped")) == 0) {
+            memcpy(to, text, line);
+            to += line;
+        }
+        text += line;
+    }
+    *to = '\0';
+    return LS_OK;
+}
+
 static void note_data(const applied *a, const char *data, ls_evaluation *result)
 {
     const char *identity = a->saved.text[LS_SAVED_IDENTITY];
@@ -215,12 +244,15 @@ static ls_status report(applied *a, const ls_evaluation_request *request, ls_eva
     LS_TRY(ls_evaluation_metrics(&a->job, metrics, &sums, result->metric));
     if (request->want_classes) LS_TRY(take_classes(a, result));
     if (request->want_rows) LS_TRY(take_rows(a, result));
+    if (request->want_left_out) LS_TRY(take_left_out(a->dataset, result));
     note_data(a, request->data, result);
     return LS_OK;
 }
 
 void ls_evaluation_free(ls_evaluation *evaluation)
 {
+    free(evaluation->left_out);
+    free(evaluation->place);
     free(evaluation->label);
     free(evaluation->predicted);
     free(evaluation->class_names);

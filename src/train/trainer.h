@@ -111,7 +111,8 @@ typedef struct {
     bool train_part;                  /* the training part, also if there is a test part */
     bool raw_weights;                 /* the weights, not their moving average */
     const char *metrics;              /* as --metrics; NULL: those of the run */
-    bool want_classes, want_rows;     /* arrays of the result; without them it owns nothing */
+    bool want_classes, want_rows,     /* arrays of the result; without them it owns nothing */
+        want_left_out;
     ls_stuck_fn *stuck;               /* as the observer's */
 } ls_evaluation_request;
 
@@ -123,6 +124,9 @@ typedef struct {
     double metric[LS_METRIC_MAX];
     char data_note[2 * LS_TEXT_BYTES + 512]; /* "" or that the data differ from those trained on,
                                          and whose scale they were given; one line */
+    char *left_out;                   /* owned: a line per bad record of the data that was skipped,
+                                         as ls_dataset_warnings; "" if none was, NULL unless
+                                         wanted */
     size_t classes;                   /* that labels and predictions are below; 0: numbers */
     int32_t *label, *predicted;       /* owned, [samples]; NULL for numbers, or unless wanted */
     size_t named;                     /* classes that have a name; 0: the data have no names */
@@ -130,6 +134,8 @@ typedef struct {
                                          zero byte; NULL if there are none, or unless wanted */
     float *rows;                      /* owned, [samples, columns] probabilities or predictions:
                                          what predict prints; NULL unless wanted */
+    size_t *place;                    /* owned, [samples] where a sample lies in its part of the
+                                         data (ls_dataset_place); NULL unless rows are wanted */
     float *target;                    /* owned, [samples, columns] what the predictions should be;
                                          NULL for classes, or unless rows are wanted */
     size_t columns;

@@ -162,6 +162,25 @@ static void test_confusion_and_predictions_name_their_classes(void **state)
     expect_text(last.out, ",p_truck\n0,3,");
 }
 
+static void test_records_that_are_left_out_are_told_of_and_shift_nothing(void **state)
+{
+    (void)state;
+    static const char told[] = "lockstep: warning: skipped: s.csv: line 3, field 1 (byte 8): 'x'";
+    write_text("s.csv", "1,0\n2,1\nx,1\n4,0\n5,1\n6,0\n7,2\n");
+    expect("train linear --data csv:s.csv,bad=skip,test=none --epochs 1 --out s", 0);
+    expect("eval s", 0);
+    expect_text(last.err, told);
+    expect_text(last.err, "lockstep: warning: skipped 1 bad record in all\n");
+    expect("predict s", 0);
+    expect_text(last.err, told);
+    expect_text(last.out, "\n0,0,");
+    expect_text(last.out, "\n1,1,");
+    assert_null(strstr(last.out, "\n2,")); /* the bad one's place */
+    expect_text(last.out, "\n6,2,");
+    expect("predict s --out s.npy", 0);
+    expect_text(last.err, told);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -170,6 +189,7 @@ int main(void)
         TEST_IN_FOLDER(test_eval_prints_the_metrics_that_it_is_asked_for),
         TEST_IN_FOLDER(test_data_with_fewer_classes_are_measured_by_the_models),
         TEST_IN_FOLDER(test_confusion_and_predictions_name_their_classes),
+        TEST_IN_FOLDER(test_records_that_are_left_out_are_told_of_and_shift_nothing),
     };
     return cmocka_run_group_tests(tests, find_program, NULL);
 }
