@@ -77,6 +77,22 @@ static void test_any_tile_has_the_same_bits(void **state)
     check_gradient(dense_shape(21, 1024, 64), (sharing){8, 1, 0, 1}, NAIVE_ZEROS);
 }
 
+/* So small that it is used where it lies: several groups of columns, of whole words and tiles and
+ * not, and tiles of rows that differ. */
+static void test_a_small_gradient_has_the_same_bits(void **state)
+{
+    (void)state;
+    static const size_t columns[] = {64, 80, 112, 128, 160};
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
+        for (size_t filters = 10; filters <= 40; filters += 15) {
+            check_gradient(dense_shape(64, columns[i], filters), (sharing){1, 1, 0, 1},
+                           NAIVE_ZEROS);
+            check_gradient(dense_shape(64, columns[i], filters), (sharing){8, 3, 1, 2},
+                           NAIVE_ZEROS);
+        }
+    }
+}
+
 /* Of several passes, some of which add nothing: with a dw and an x that lines are asked for. */
 static void test_passes_without_samples_add_nothing(void **state)
 {
@@ -175,6 +191,7 @@ int main(void)
         cmocka_unit_test(test_any_number_of_shards_is_added_up_by_the_tree),
         cmocka_unit_test(test_ranks_and_passes_end_with_their_pieces),
         cmocka_unit_test(test_any_tile_has_the_same_bits),
+        cmocka_unit_test(test_a_small_gradient_has_the_same_bits),
         cmocka_unit_test(test_passes_without_samples_add_nothing),
         cmocka_unit_test(test_many_filters_have_the_same_bits),
         cmocka_unit_test(test_many_places_have_the_same_bits),

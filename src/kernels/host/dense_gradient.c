@@ -7,9 +7,13 @@
  *     for each block of rows: copy its dy, if at all
  *         for each group of columns, a tile wide or, of few places, wider: copy its x,
  *                                                                         if at all
- *             for each tile of rows
- *                 for each tile of the group: dense_tile, which asks for a part of the next
- *                                             group's x meanwhile
+ *             for each tile of rows: the group's tiles (dense_tile.c), which ask for a part of
+ *                                    the next group's x meanwhile
+ *
+ * A gradient so small that all of it lies in the caches of a core is made by the same loops without
+ * the rest: nothing is copied, asked for or shared, and what a call costs counts. (Measured, 64
+ * places, 10 filters of 64: 0.95 of the time alone, with one shard or eight, 0.92 beside a busy
+ * neighbour.)
  *
  * Few of dy's or x's words are copied: a tile reads some neighbouring floats of each place. Of dy
  * these are as many lines, or twice as many, in some sets of the caches, and of many filters as
@@ -28,7 +32,7 @@
 #include "kernels/host/dense_gradient.h"
 #include "kernels/host/dense_tile.h"
 #include "kernels/host/lanes.h"
-#include "kernels/host/split.h"
+#include "kernels/host/near_gemm.h"
 #include "sizes.h"
 
 /* Rows of x this many bytes apart, or a multiple of it, share too few sets of the first level
@@ -85,8 +89,8 @@ typedef struct {
     bool copies_dy, copies_x;
     bool fetches_dw, fetches_x;      /* a tile asks for its lines of dw, for x of the next group */
     ls_split split;                  /* into tasks */
+    const ls_dense_leaf *leaf;
     int leaf_count;
-    ls_dense_leaf leaf[LS_SHARD_MAX];
 } job;
 
 /* -- operands --------------------------------------------------------------------------------- */
@@ -184,27 +188,47 @@ typedef struct {
 /* Ask for the words of x of the next group of columns, a share for each tile of this one: a line of
  * every place is no pattern that the processor would follow by itself. (Measured, 64 places, 64
  * filters of 7200, and the lines of dw with them: 0.85 of the time that it takes to ask for a row
- * of tiles' share at once.) */
-static void share_fetch(const job *j, const group *g, size_t tile, ls_dense_tile *t)
+ * of tiles' share at once.) This is what row i of tiles asks for. */
+static void share_fetch(const job *j, const group *g, size_t i, ls_dense_tiles *t)
 {
     const size_t next = g->last_column * LS_TILE_COLUMNS;
     t->next_places = 0;
     t->fetches = j->fetches_dw;
     if (!j->fetches_x || next >= j->columns) return;
-    const size_t tiles = (g->last_row - g->first_row) * (g->last_column - g->first_column);
-    const size_t first = tile * j->places / tiles;
-    t->next_places = (tile + 1) * j->places / tiles - first;
+    const size_t rows = g->last_row - g->first_row, done = i - g->first_row;
+    const size_t tiles = g->last_column - g->first_column, first = done * j->places / rows;
+    t->next_places = (done + 1) * j->places / rows - first;
     t->fetches = true;
-    t->next_share = ls_ceil_div(t->next_places, (size_t)j->leaf_count);
+    t->next_share = ls_ceil_div(t->next_places, tiles * (size_t)j->leaf_count);
     t->next_columns = ls_min_size(j->group_tiles * LS_TILE_COLUMNS, j->columns - next);
     t->next_step = j->columns;
     t->next = j->args->x + first * j->columns + next;
 }
 
-/* The tiles of row i of tiles. */
-static void run_row(const job *j, const group *g, size_t i, ls_dense_tile *t)
+/* `count` tiles from row `row` and tile c of the columns on, all as wide. */
+static void run_tiles(const job *j, const group *g, size_t row, size_t c, size_t count,
+                      ls_dense_tiles *t)
 {
-    const size_t row = tile_row(j, i), width = g->last_column - g->first_column;
+    const size_t column = c * LS_TILE_COLUMNS, panel = j->places * LS_TILE_COLUMNS;
+    t->dw = j->args->dw + row * j->columns + column;
+    t->columns = columns_at(j, column);
+    t->count = count;
+    t->b = g->x + (c - g->first_column) * panel;
+    t->b_step = LS_TILE_COLUMNS;
+    t->b_next = panel;
+    if (j->places > 0 && !copies_column(j, column)) { /* without places x may be NULL */
+        t->b = j->args->x + column;
+        t->b_step = j->columns;
+        t->b_next = LS_TILE_COLUMNS;
+    }
+    LS_HOST(dense_tiles)(t);
+}
+
+/* The tiles of row i of tiles: whole ones, then what is left of the columns. */
+static void run_row(const job *j, const group *g, size_t i, ls_dense_tiles *t)
+{
+    const size_t row = tile_row(j, i);
+    const size_t whole = ls_min_size(g->last_column, j->columns / LS_TILE_COLUMNS);
     t->rows = (int)(tile_row(j, i + 1) - row);
     t->a = g->dy + (i - g->first_row) * j->places * LS_LANES;
     t->a_step = LS_LANES;
@@ -212,22 +236,12 @@ static void run_row(const job *j, const group *g, size_t i, ls_dense_tile *t)
         t->a = j->args->dy + row;
         t->a_step = j->filters;
     }
-    for (size_t c = 0; c < width; c++) {
-        const size_t column = (g->first_column + c) * LS_TILE_COLUMNS;
-        t->columns = columns_at(j, column);
-        t->b = g->x + c * j->places * LS_TILE_COLUMNS;
-        t->b_step = LS_TILE_COLUMNS;
-        if (j->places > 0 && !copies_column(j, column)) { /* without places x may be NULL */
-            t->b = j->args->x + column;
-            t->b_step = j->columns;
-        }
-        t->dw = j->args->dw + row * j->columns + column;
-        share_fetch(j, g, (i - g->first_row) * width + c, t);
-        LS_HOST(dense_tile)(t);
-    }
+    share_fetch(j, g, i, t);
+    if (g->first_column < whole) run_tiles(j, g, row, g->first_column, whole - g->first_column, t);
+    if (whole < g->last_column) run_tiles(j, g, row, whole, 1, t);
 }
 
-static void run_group(const job *j, const group *g, ls_dense_tile *t)
+static void run_group(const job *j, const group *g, ls_dense_tiles *t)
 {
     for (size_t c = g->first_column; c < g->last_column; c++) {
         float *copy = g->x + (c - g->first_column) * j->places * LS_TILE_COLUMNS;
@@ -241,8 +255,9 @@ static void run_task(void *arg, size_t task, int thread)
     const job *j = arg;
     const ls_split_part part = ls_split_part_at(j->split, task, j->row_tiles, j->column_tiles);
     float *scratch = ls_pool_scratch(j->pool, thread), *dy = scratch + LS_DENSE_STACK_FLOATS;
-    ls_dense_tile t = {
+    ls_dense_tiles t = {
         .leaf = j->leaf,
+        .leaf_count = j->leaf_count,
         .step = j->columns,
         .piece_stride = j->args->piece_stride,
         .fetch_rows = j->fetches_dw ? (int)ls_ceil_div(LS_TILE_ROWS, (size_t)j->leaf_count) : 0,
@@ -261,125 +276,107 @@ static void run_task(void *arg, size_t task, int thread)
 
 /* -- set-up ----------------------------------------------------------------------------------- */
 
-/* The temporary t of the fold; and a piece, the n-th slot that a leaf adds. */
-static ls_dense_slot temporary_at(int t)
+static void run_far(ls_pool *pool, const ls_conv_weight_gradient_args *a, size_t places,
+                    const ls_dense_leaf *leaf, int leaf_count)
 {
-    return (ls_dense_slot){t * LS_DENSE_TILE_FLOATS, -1};
-}
-
-static ls_dense_slot piece_at(int piece, int n)
-{
-    return (ls_dense_slot){(LS_FOLD_MERGE_MAX + n) * LS_DENSE_TILE_FLOATS, piece};
-}
-
-/* Does a leaf without terms leave things as they are: +0 to a temporary, of which that is noted
- * alone, or what is there to its own place? */
-static bool is_nothing(const ls_dense_leaf *l)
-{
-    if (l->add_count == 0) return l->to.piece < 0;
-    return l->add_count == 1 && l->add[0].floats == l->to.floats && l->add[0].piece == l->to.piece;
-}
-
-/* Leaf i of the fold, with all of its terms and slots. `zeros`: temporaries that are +0 and not
- * written, bit t for the t-th. False: there is nothing to do for it. */
-static bool list_leaf(const ls_fold *fold, int i, size_t width, unsigned *zeros, ls_dense_leaf *l)
-{
-    const int pieces = fold->piece_count, merges = fold->merge_count[i];
-    int count = 0;
-    l->adds_pieces = false;
-    for (int m = 0; m < merges; m++) {
-        const int slot = fold->merge[i][m], t = slot - pieces;
-        if (t < 0) {
-            l->adds_pieces = true;
-            l->add[count] = piece_at(slot, count);
-            count++;
-        } else if ((*zeros >> t & 1) == 0) {
-            l->add[count++] = temporary_at(t);
-        }
-    }
-    const int to = fold->store[i], t = to - pieces;
-    l->terms = (fold->sample[i + 1] - fold->sample[i]) * width;
-    l->to = t < 0 ? piece_at(to, 0) : temporary_at(t);
-    l->add_count = count;
-    const bool nothing = l->terms == 0 && is_nothing(l);
-    if (t >= 0) *zeros &= ~(1u << t);
-    if (nothing && count == 0) *zeros |= 1u << t;
-    return !nothing;
-}
-
-/* How a leaf ends that others follow: a sum that goes to the stack does so while the next chain
- * begins. True: it does. */
-static bool end_leaf(ls_dense_leaf *l, bool next_has_terms)
-{
-    l->end = LS_DENSE_STORES;
-    if (l->to.piece >= 0 || !next_has_terms) return false;
-    if (l->add_count > 0) {
-        l->end = LS_DENSE_PASSES_SUM;
-        l->add_count--;
-    } else if (l->terms > 0) {
-        l->end = LS_DENSE_PASSES_TERM;
-        l->terms--;
-    }
-    return l->end != LS_DENSE_STORES;
-}
-
-/* One pass over the fold in every call. Of a small layer its instructions count: with a pass of its
- * own for the ends, and leaves of twice the bytes, 64 places in 8 shards, 10 filters of 64, took
- * 1.05 times as long beside a busy neighbour. */
-_Static_assert(LS_FOLD_MERGE_MAX <= 32, "a bit of `zeros` for each temporary");
-static void list_leaves(job *j)
-{
-    const ls_fold *fold = j->args->fold;
-    const size_t width = j->args->shape.out_height * j->args->shape.out_width;
-    ls_dense_leaf *l = j->leaf;
-    unsigned zeros = 0;
-    for (int i = 0; i < fold->leaf_count; i++) {
-        if (!list_leaf(fold, i, width, &zeros, l)) continue;
-        if (l > j->leaf && end_leaf(l - 1, l->terms > 0)) l->terms--;
-        l++;
-    }
-    j->leaf_count = (int)(l - j->leaf);
-    if (l > j->leaf) l[-1].end = LS_DENSE_IS_LAST;
-}
-
-void LS_HOST(dense_gradient)(ls_pool *pool, const ls_conv_weight_gradient_args *a)
-{
-    const ls_conv_shape *s = &a->shape;
-    if (a->fold->leaf_count == 0 || s->filters == 0 || s->channels == 0) return;
-    job j; /* set field by field: `leaf` is long */
-    j.args = a;
-    j.pool = pool;
-    j.filters = s->filters;
-    j.columns = s->channels;
-    j.places = s->samples * s->out_height * s->out_width;
-    j.row_tiles = ls_ceil_div(j.filters, LS_TILE_ROWS);
-    j.column_tiles = ls_ceil_div(j.columns, LS_TILE_COLUMNS);
-    const size_t pairs = ls_ceil_div(j.filters, 2);
+    job j = {
+        .args = a,
+        .pool = pool,
+        .filters = a->shape.filters,
+        .columns = a->shape.channels,
+        .places = places,
+        .row_tiles = ls_ceil_div(a->shape.filters, LS_TILE_ROWS),
+        .column_tiles = ls_ceil_div(a->shape.channels, LS_TILE_COLUMNS),
+        .is_strided = !ls_patches_are_rows(&a->shape),
+        .leaf = leaf,
+        .leaf_count = leaf_count,
+    };
+    const size_t pairs = ls_ceil_div(j.filters, 2), some = ls_max_size(places, 1);
     j.pairs_each = pairs / j.row_tiles;
     j.pairs_left = pairs % j.row_tiles;
-    const size_t places = ls_max_size(j.places, 1);
-    j.block_tiles = ls_max_size(BLOCK_FLOATS / (places * LS_LANES), BLOCK_TILES_MIN);
-    j.group_tiles = ls_max_size(GROUP_FLOATS / (places * LS_TILE_COLUMNS), 1);
+    j.block_tiles = ls_max_size(BLOCK_FLOATS / (some * LS_LANES), BLOCK_TILES_MIN);
+    j.group_tiles = ls_max_size(GROUP_FLOATS / (some * LS_TILE_COLUMNS), 1);
     j.copies_dy = j.filters >= FAR_FILTERS && j.column_tiles >= COLUMNS_PER_COPY;
-    j.fetches_dw = j.filters * j.columns >= DW_FLOATS && j.places >= FETCH_PLACES;
-    j.is_strided = !ls_patches_are_rows(s);
+    j.fetches_dw = j.filters * j.columns >= DW_FLOATS && places >= FETCH_PLACES;
     j.fetches_x = !j.is_strided && j.row_tiles >= TILES_PER_FETCH
-                  && (j.places + j.filters) * j.columns > X_FLOATS;
+                  && (places + j.filters) * j.columns > X_FLOATS;
     j.copies_x = j.is_strided || j.columns * sizeof(float) % ALIAS_BYTES == 0
                  || (j.row_tiles >= TILES_PER_COPY
-                     && (j.places > PLACES_IN_PLACE || j.columns % LS_LANES != 0));
-    list_leaves(&j);
-    if (j.leaf_count == 0) return; /* a pass without samples that adds nothing to its pieces */
+                     && (places > PLACES_IN_PLACE || j.columns % LS_LANES != 0));
     const ls_split_problem problem = {
         .tile_rows = LS_TILE_ROWS,
         .row_tiles = j.row_tiles,
         .column_tiles = j.column_tiles,
-        .depth = j.places,
+        .depth = places,
         .row_tiles_max = j.row_tiles,
         .column_tiles_max = j.column_tiles,
-        .pack_cost = j.places * j.columns > X_FLOATS ? 0.5 : 0.05,
+        .pack_cost = places * j.columns > X_FLOATS ? 0.5 : 0.05,
         .rows_first = true,
     };
     j.split = LS_HOST(split)(&problem, ls_pool_thread_count(pool));
     ls_pool_run(pool, ls_split_tasks(j.split), run_task, &j);
+}
+
+/* -- a near one ------------------------------------------------------------------------------- */
+
+/* Is there nothing to copy, to ask for or to share? */
+static bool is_near(const ls_pool *pool, const ls_conv_weight_gradient_args *a, size_t places)
+{
+    const size_t columns = a->shape.channels;
+    return places > 0 && columns % LS_LANES == 0 && columns * sizeof(float) % ALIAS_BYTES != 0
+           && ls_is_near(pool, a->shape.filters, columns, places);
+}
+
+/* The tiles of t->count * t->columns columns from `first` on. Of rows, all have as many pairs, or
+ * one more. */
+static void run_near_group(const ls_conv_weight_gradient_args *a, size_t first, ls_dense_tiles *t)
+{
+    const size_t filters = a->shape.filters, pairs = ls_ceil_div(filters, 2);
+    const size_t tiles = ls_ceil_div(filters, LS_TILE_ROWS);
+    size_t row = 0;
+    for (size_t i = 1; i <= tiles; i++) {
+        const size_t end = ls_min_size(2 * (i * pairs / tiles), filters);
+        t->rows = (int)(end - row);
+        t->a = a->dy + row;
+        t->b = a->x + first;
+        t->dw = a->dw + row * a->shape.channels + first;
+        LS_HOST(dense_tiles)(t);
+        row = end;
+    }
+}
+
+static void run_near(const ls_conv_weight_gradient_args *a, size_t places,
+                     const ls_dense_leaf *leaf, float *stack)
+{
+    const size_t columns = a->shape.channels;
+    const size_t group_tiles = ls_max_size(GROUP_FLOATS / (places * LS_TILE_COLUMNS), 1);
+    ls_dense_tiles t = {
+        .leaf = leaf,
+        .a_step = a->shape.filters,
+        .b_step = columns,
+        .b_next = LS_TILE_COLUMNS,
+        .step = columns,
+        .piece_stride = a->piece_stride,
+        .stack = stack,
+    };
+    for (size_t n = 0; n < columns; n += t.count * t.columns) {
+        t.columns = ls_min_size(LS_TILE_COLUMNS, columns - n);
+        t.count = ls_max_size(ls_min_size(group_tiles, (columns - n) / LS_TILE_COLUMNS), 1);
+        run_near_group(a, n, &t);
+    }
+}
+
+bool LS_HOST(dense_gradient)(ls_pool *pool, const ls_conv_weight_gradient_args *a)
+{
+    const ls_conv_shape *s = &a->shape;
+    if (!ls_patches_are_some_rows(s)) return false;
+    const bool are_rows = ls_patches_are_rows(s);
+    const size_t width = s->out_height * s->out_width, places = s->samples * width;
+    if (places > (are_rows ? LS_DENSE_PLACES : LS_DENSE_STRIDED_PLACES)) return false;
+    ls_dense_leaf leaf[LS_SHARD_MAX];
+    const int count = LS_HOST(dense_leaves)(a->fold, width, leaf);
+    if (count == 0) return true; /* a pass without samples that adds nothing to its pieces */
+    if (are_rows && is_near(pool, a, places)) run_near(a, places, leaf, ls_pool_scratch(pool, 0));
+    else run_far(pool, a, places, leaf, count);
+    return true;
 }

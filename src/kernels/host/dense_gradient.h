@@ -24,18 +24,13 @@ static inline bool ls_patches_are_some_rows(const ls_conv_shape *s)
     return s->kernel_height == 1 && s->kernel_width == 1 && s->pad_top == 0 && s->pad_left == 0;
 }
 
-/* Is this a shape for dense_gradient? Up to 1024 places a shard's sum is never more than one slice:
- * a slice is as many whole output rows as have 1024 places, or one (ls_slice_rows). With a stride
- * the rows of x are gathered again for every block of filters, of which there are more the more
- * places. (Measured: 196 places 0.85 of the other way's time, 784 places 1.13.) */
+/* Up to so many places a gradient is made here; a shard's sum is never more than one slice then: a
+ * slice is as many whole output rows as have 1024 places, or one (ls_slice_rows). With a stride the
+ * rows of x are gathered again for every block of filters, of which there are more the more places.
+ * (Measured: 196 places 0.85 of the other way's time, 784 places 1.13.) */
 enum { LS_DENSE_PLACES = 1024, LS_DENSE_STRIDED_PLACES = 256 };
-static inline bool ls_dense_gradient_fits(const ls_conv_shape *s)
-{
-    const size_t most = ls_patches_are_rows(s) ? LS_DENSE_PLACES : LS_DENSE_STRIDED_PLACES;
-    return ls_patches_are_some_rows(s) && s->samples * s->out_height * s->out_width <= most;
-}
 
-/* As conv_weight_gradient, for a shape that fits. */
-void LS_HOST(dense_gradient)(ls_pool *pool, const ls_conv_weight_gradient_args *args);
+/* As conv_weight_gradient. False: it is not of a kind that is made here, and nothing was done. */
+bool LS_HOST(dense_gradient)(ls_pool *pool, const ls_conv_weight_gradient_args *args);
 
 #endif

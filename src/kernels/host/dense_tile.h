@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* dense_tile.h -- a tile of a dense layer's weight gradient: all its chains, and their tree.
+/* dense_tile.h -- tiles of a dense layer's weight gradient: all their chains, and their tree.
  *
  * dw[f, c] is the sum over the places of dy[place, f] * x[place, c]: per shard a chain of fused
  * multiply-adds from +0, places ascending, + 0.0f last; then the shards' chains are added as the
  * fold says (docs/numerics.md 1.1, 1.2 and 2.2, fold.h). With 64 samples in 8 shards a chain has 8
  * terms, and what surrounds it takes as long as the multiplications if it is a call of the
  * micro-kernel (tile.c) and a pass over dw. So here a tile of dw, of the same shape as tile.c's,
- * goes through ALL chains and additions, and its pieces are all that is stored to dw.
+ * goes through ALL chains and additions, and its pieces are all that is stored to dw. One call is
+ * for tiles side by side.
  */
 #ifndef LS_KERNELS_HOST_DENSE_TILE_H
 #define LS_KERNELS_HOST_DENSE_TILE_H
@@ -46,24 +47,33 @@ typedef struct {
     ls_dense_slot add[LS_FOLD_MERGE_MAX], to;
 } ls_dense_leaf;
 
+/* Tiles side by side. */
 typedef struct {
     const ls_dense_leaf *leaf; /* the last one says that it is that */
+    int leaf_count;
     int rows;                /* 1 .. LS_TILE_ROWS */
-    size_t columns;          /* 1 .. LS_TILE_COLUMNS */
-    const float *a, *b;      /* place 0 of dy and x, at the tile's first row and column */
+    size_t columns;          /* of a tile, 1 .. LS_TILE_COLUMNS; of one of several, as many */
+    size_t count;            /* of tiles, 1 or more */
+    const float *a, *b;      /* place 0 of dy and x, at the first tile's first row and column */
     size_t a_step, b_step;   /* floats from a place to the next one; whole words of b are read */
-    float *dw;               /* the tile in piece 0 */
+    size_t b_next;           /* and from a tile's to the next one's */
+    float *dw;               /* the first tile in piece 0 */
     size_t step;             /* floats from a row of dw to the next one */
     size_t piece_stride;
     bool fetches;
     int fetch_rows;          /* it does: so many rows of piece 0 are asked for before each chain, */
     size_t next_share;       /* and so many places */
-    const float *next;       /* of words of x that a later tile reads: */
+    const float *next;       /* of words of x that later tiles read: */
     size_t next_places, next_columns;
     size_t next_step;        /* floats from a place to the next one */
     float *stack;
-} ls_dense_tile;
+} ls_dense_tiles;
 
-void LS_HOST(dense_tile)(const ls_dense_tile *tile);
+/* The leaves of a fold for shards of samples of `width` places, and how each ends: leaf[0 .. n), n
+ * is returned. There is room for LS_SHARD_MAX. 0: dw stays as it is. */
+int LS_HOST(dense_leaves)(const ls_fold *fold, size_t width, ls_dense_leaf *leaf);
+
+/* Changes b and dw. */
+void LS_HOST(dense_tiles)(ls_dense_tiles *tiles);
 
 #endif

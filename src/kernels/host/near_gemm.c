@@ -18,14 +18,10 @@
 #include "kernels/host/lanes.h"
 #include "kernels/host/near_gemm.h"
 #include "kernels/host/pack.h"
-#include "kernels/host/split.h"
 #include "kernels/host/tile_term.h"
 #include "sizes.h"
 
-/* Floats of A and B, of C, and terms of a chain, at most: A and C in 32 KiB each at most, as of
- * 64x128x64, and a panel as well; nothing is asked for ahead. */
-enum { OPERANDS = 1 << 14, RESULT = 1 << 13, DEPTH = 256 };
-_Static_assert(DEPTH * LS_TILE_COLUMNS * sizeof(float) + LS_LINE_BYTES <= LS_SCRATCH_BYTES,
+_Static_assert(LS_NEAR_DEPTH * LS_TILE_COLUMNS * sizeof(float) + LS_LINE_BYTES <= LS_SCRATCH_BYTES,
                "a panel fits into scratch memory");
 
 /* Tiles one below another, of so many rows each, against one panel. */
@@ -134,16 +130,10 @@ static void run_column(column *c, size_t count, size_t rows)
     c->to += count * rows * c->to_step;
 }
 
-static bool is_near(const ls_pool *pool, const ls_gemm_args *g)
-{
-    if (g->transpose_a || g->accumulate || g->M == 0 || g->K == 0 || g->K > DEPTH) return false;
-    if ((g->M + g->N) * g->K > OPERANDS || g->M * g->N > RESULT) return false;
-    return g->M * g->N * g->K < LS_TASK_WORK_MIN || ls_pool_thread_count(pool) == 1;
-}
-
 bool LS_HOST(near_gemm)(ls_pool *pool, const ls_gemm_args *g)
 {
-    if (!is_near(pool, g)) return false;
+    if (g->transpose_a || g->accumulate || g->M == 0 || g->K == 0) return false;
+    if (!ls_is_near(pool, g->M, g->N, g->K)) return false;
     const bool in_place = !g->transpose_b && g->N % LS_LANES == 0;
     const size_t rows_max = g->N <= LS_LANES ? LS_NARROW_ROWS : LS_TILE_ROWS;
     const size_t tiles = ls_ceil_div(g->M, rows_max), rows = g->M / tiles, left = g->M % tiles;

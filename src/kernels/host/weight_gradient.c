@@ -202,9 +202,6 @@ ls_status LS_HOST(weight_gradient_of_slices)(ls_stream *stream,
 
 ls_status LS_HOST(conv_weight_gradient)(ls_stream *stream, const ls_conv_weight_gradient_args *a)
 {
-    if (ls_dense_gradient_fits(&a->shape)) {
-        LS_HOST(dense_gradient)(stream->device->pool, a);
-        return LS_OK;
-    }
+    if (LS_HOST(dense_gradient)(stream->device->pool, a)) return LS_OK;
     return LS_HOST(weight_gradient_of_slices)(stream, a, NULL, NULL, NULL);
 }
