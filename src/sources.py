@@ -216,6 +216,7 @@ HOST_KERNELS = """
     pool
     pooled_forward
     pooled_gradient
+    pooled_tile
     product
     split
     table

@@ -177,6 +177,29 @@ static void test_forward_by_a_few_samples_and_at_once(void **state)
                                   .mix = NAIVE_ZEROS | NAIVE_INFINITE | NAIVE_NAN });
 }
 
+/* One and three channels, whole words of filters: rows of 1 to 24 outputs, of every number of tiles
+ * and with all remainders; a row and a column of the convolution may be left over. */
+static void test_forward_of_a_first_layer_in_registers(void **state)
+{
+    (void)state;
+    static const size_t filters[] = { 16, 32, 48, 80 }, kernel[] = { 3, 1, 5, 2 };
+    for (size_t width = 1; width <= 24; width++) {
+        const size_t k = kernel[width % 4], image = 2 * width + width % 2 + k - 1;
+        check_forward(&(pooled_case){
+            .conv = shape_of(1 + width % 3, 7 + k, image, width % 5 == 0 ? 1 : 3,
+                             filters[width / 4 % 4], k, 1, 0, 0),
+            .window = 2, .stride = 2, .has_relu = width % 3 > 0, .has_bias = width % 4 > 0,
+            .mix = NAIVE_ZEROS });
+    }
+    for (int relu = 0; relu < 2; relu++) {
+        check_forward(&(pooled_case){ .conv = shape_of(9, 32, 32, 3, 32, 3, 1, 0, 0), .window = 2,
+                                      .stride = 2, .has_relu = relu, .has_bias = true,
+                                      .mix = NAIVE_ZEROS | NAIVE_INFINITE | NAIVE_NAN });
+        check_forward(&(pooled_case){ .conv = shape_of(70, 6, 6, 1, 16, 3, 1, 0, 0), .window = 2,
+                                      .stride = 2, .has_relu = relu, .mix = NAIVE_SMALL });
+    }
+}
+
 static void test_windows_side_by_side_in_one_op_and_in_three(void **state)
 {
     (void)state;
@@ -298,6 +321,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_forward_by_a_few_samples_and_at_once),
+        cmocka_unit_test(test_forward_of_a_first_layer_in_registers),
         cmocka_unit_test(test_windows_side_by_side_in_one_op_and_in_three),
         cmocka_unit_test(test_filter_rows_of_every_length),
         cmocka_unit_test(test_windows_of_every_kind),

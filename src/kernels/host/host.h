@@ -34,6 +34,7 @@
  *   LS_TILE_ROW_COUNTS(X)           X(1) X(2) ... X(LS_TILE_ROWS)
  *   LS_TILE_PAIR_COUNTS(X)          X(1) X(2) ... X(LS_TILE_ROWS / 2)
  *   LS_NARROW_ROW_COUNTS(X)         X(1) X(2) ... X(LS_NARROW_ROWS)
+ *   LS_POOLED_COUNTS(X)             X(1) X(2) ... X(LS_TILE_ROWS * LS_TILE_VECTORS / 4)
  *   LS_TILE_TRIPLES  LS_TILE_TRIPLE_COUNTS(X)   the tile of filter_rows.c: triples of rows
  */
 #ifndef LS_KERNELS_HOST_HOST_H

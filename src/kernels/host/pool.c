@@ -22,14 +22,6 @@
 
 enum { GRAIN = 32768, AHEAD_BYTES = 2048 };
 
-/* Are all windows whole squares? */
-static bool has_squares(const ls_pool_shape *s)
-{
-    return s->window_height == 2 && s->window_width == 2 && s->stride_height == 2
-           && s->stride_width == 2 && s->pad_top == 0 && s->pad_left == 0
-           && 2 * s->out_height <= s->height && 2 * s->out_width <= s->width;
-}
-
 static const ls_window square = { .row = { 0, 2 }, .column = { 0, 2 } };
 
 LS_ALWAYS_INLINE ls_bytes load_bytes(const uint8_t *p, size_t lanes)
@@ -114,7 +106,7 @@ static void pool_rows(const void *args_, size_t begin, size_t end, int thread)
     const ls_max_pool_args *args = args_;
     const ls_pool_shape *s = &args->shape;
     const steps step = steps_of(s);
-    const bool squares = has_squares(s);
+    const bool squares = ls_max_pool_has_squares(s);
     for (size_t row = begin; row < end; row++) {
         const size_t oh = row % s->out_height;
         const float *x = args->x + row / s->out_height * s->height * step.below;
@@ -247,7 +239,7 @@ void LS_HOST(max_pool_gradient_rows)(const ls_max_pool_gradient_args *args, size
 {
     const ls_pool_shape *s = &args->shape;
     const size_t row_floats = s->width * count, end = row + rows;
-    const bool squares = has_squares(s) && 2 * s->out_width == s->width;
+    const bool squares = ls_max_pool_has_squares(s) && 2 * s->out_width == s->width;
     while (row < end) {
         const size_t h = row % s->height, oh = h / 2;
         if (squares && h % 2 == 0 && oh < s->out_height && row + 2 <= end) {

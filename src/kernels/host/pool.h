@@ -10,6 +10,14 @@ static inline bool ls_max_pool_windows_overlap(const ls_pool_shape *s)
     return s->stride_height < s->window_height || s->stride_width < s->window_width;
 }
 
+/* Are all windows whole squares, of 2 x 2 side by side? */
+static inline bool ls_max_pool_has_squares(const ls_pool_shape *s)
+{
+    return s->window_height == 2 && s->window_width == 2 && s->stride_height == 2
+           && s->stride_width == 2 && s->pad_top == 0 && s->pad_left == 0
+           && 2 * s->out_height <= s->height && 2 * s->out_width <= s->width;
+}
+
 /* Rows [row, row + rows) of dx, counted through all samples, its channels from `first` on:
  * to[row][w][count]. The windows must not overlap. args->dx is not used. */
 void LS_HOST(max_pool_gradient_rows)(const ls_max_pool_gradient_args *args, size_t row, size_t rows,

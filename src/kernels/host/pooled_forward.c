@@ -8,10 +8,12 @@
  * Such a chunk is a task, of which each of the two ops runs on one thread, so threads need not meet
  * between them; a thread has a place of its own. With fewer whole chunks than threads, the threads
  * share each op instead.
+ *
+ * A first layer's does not go by way of memory at all (pooled_tile.h).
  */
 #include <stdatomic.h>
 
-#include "kernels/host/host.h"
+#include "kernels/host/pooled_tile.h"
 
 /* Elements of the convolution's output between the two ops, for each thread: a quarter of a cache
  * of the second level. */
@@ -56,6 +58,7 @@ static void chunk_task(void *job_, size_t index, int thread)
 ls_status LS_HOST(pooled_conv_forward)(ls_stream *stream, const ls_pooled_conv_forward_args *args)
 {
     const ls_pool_shape *p = &args->pool.shape;
+    if (LS_HOST(pools_in_tile)(args)) return LS_HOST(pool_in_tile)(stream, args);
     job j = { .args = args, .pool = stream->device->pool,
               .between = p->height * p->width * p->channels };
     const size_t threads = (size_t)ls_pool_thread_count(j.pool), fits = CHUNK_FLOATS / j.between;

@@ -19,6 +19,7 @@ enum { LS_NARROW_ROWS = 12 };
 #define LS_NARROW_ROW_COUNTS(X) LS_TILE_ROW_COUNTS(X) X(7) X(8) X(9) X(10) X(11) X(12)
 enum { LS_TILE_TRIPLES = 4 };
 #define LS_TILE_TRIPLE_COUNTS(X) X(1) X(2) X(3) X(4)
+#define LS_POOLED_COUNTS(X) X(1) X(2) X(3)
 
 typedef __m256 ls_vec;
 

@@ -23,6 +23,7 @@ enum { LS_NARROW_ROWS = 16 };
 #define LS_NARROW_ROW_COUNTS(X) LS_TILE_ROW_COUNTS(X) X(15) X(16)
 enum { LS_TILE_TRIPLES = 9 };
 #define LS_TILE_TRIPLE_COUNTS(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9)
+#define LS_POOLED_COUNTS(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 
 typedef __m512 ls_vec;
 

@@ -19,6 +19,7 @@ enum { LS_NARROW_ROWS = LS_TILE_ROWS };
 #define LS_NARROW_ROW_COUNTS(X) LS_TILE_ROW_COUNTS(X)
 enum { LS_TILE_TRIPLES = 4 };
 #define LS_TILE_TRIPLE_COUNTS(X) X(1) X(2) X(3) X(4)
+#define LS_POOLED_COUNTS(X) X(1)
 
 typedef float ls_vec __attribute__((vector_size(16)));
 typedef int32_t ls_mask __attribute__((vector_size(16))); /* -1: yes */

@@ -2,8 +2,9 @@
 /* tile.h -- the micro-kernel: one tile of a matrix product, held in registers from end to end.
  *
  * All multiplications of GEMM and of the three convolutions happen in LS_HOST(tile), but for those
- * of small products (near_gemm.c) and of two weight gradients: a dense layer's of few samples
- * (dense_tile.c), and that of an image of few channels (filter_rows.c). The loops around it
+ * of small products (near_gemm.c), of an image of few channels under a max pooling (pooled_tile.c),
+ * and of two weight gradients: a dense layer's of few samples (dense_tile.c), and that of an image
+ * of few channels (filter_rows.c). The loops around it
  * (part.c, weight_slice.c) decide where its operands lie and in which order the tiles are
  * visited; neither can change a bit, because a tile's elements are separate chains.
  */
