@@ -14,6 +14,7 @@
 bool LS_HOST(pools_in_tile)(const ls_pooled_conv_forward_args *args);
 
 /* pooled_conv_forward, for such a shape; conv.y is not touched. */
-LS_MUST_USE ls_status LS_HOST(pool_in_tile)(ls_stream *stream, const ls_pooled_conv_forward_args *args);
+LS_MUST_USE ls_status LS_HOST(pool_in_tile)(ls_stream *stream,
+                                            const ls_pooled_conv_forward_args *args);
 
 #endif
