@@ -63,6 +63,32 @@ static void test_each_of_256_values_is_looked_up_in_its_own_channel(void **state
     }
 }
 
+/* Every byte, in every place of a word and in what is left of one, divided in double and rounded
+ * once more, which is the quotient rounded; a table that only begins so is looked up. */
+static void test_quotients_are_what_the_tables_have(void **state)
+{
+    (void)state;
+    enum { CHANNELS = 3, COUNT = CHANNELS * 256 * 17 + 9 };
+    float table[CHANNELS * 256], *y = malloc((COUNT + 1) * sizeof *y);
+    uint8_t *x = malloc(COUNT);
+    for (size_t i = 0; i < COUNT; i++) x[i] = (uint8_t)(i + i / 256);
+    for (int divisor = 1; divisor <= 1024; divisor += divisor < 260 ? 1 : 61) {
+        for (int i = 0; i < CHANNELS * 256; i++) table[i] = (float)((double)(i % 256) / divisor);
+        if (divisor % 3 == 0) table[CHANNELS * 256 - divisor % 256 - 1] += 1.0f;
+        for (int m = 0; m < all.count; m++) {
+            y[COUNT] = 77.0f;
+            assert_int_equal(ls_decode(&all.machine[m].stream,
+                                       &(ls_decode_args){ COUNT, CHANNELS, x, table, y }), LS_OK);
+            for (size_t i = 0; i < COUNT; i++) {
+                assert_true(y[i] == table[i % CHANNELS * 256 + x[i]]);
+            }
+            assert_true(y[COUNT] == 77.0f);
+        }
+    }
+    free(x);
+    free(y);
+}
+
 static void test_half_a_pixel_and_no_channel_are_refused(void **state)
 {
     (void)state;
@@ -82,6 +108,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_length_and_channel_count_gives_what_the_tables_have),
         cmocka_unit_test(test_each_of_256_values_is_looked_up_in_its_own_channel),
+        cmocka_unit_test(test_quotients_are_what_the_tables_have),
         cmocka_unit_test(test_half_a_pixel_and_no_channel_are_refused),
     };
     return cmocka_run_group_tests(tests, open_machines, close_machines);

@@ -13,6 +13,7 @@
  *   ls_vec_load_part(p, n)  ls_vec_store_part(p, v, n)   the first n lanes, 0 <= n <= LS_LANES;
  *                                   memory after them is not touched, lanes after them are +0
  *   ls_vec_fma(a, b, c)             a * b + c, rounded once
+ *   LS_FMA_IS_QUICK                 whether that is one instruction
  *   ls_vec_fma_from(p, b, c)        *p * b + c, the float taken from memory for this alone where
  *                                   that is one instruction
  *   ls_vec_mul_from(p, b)           *p * b, likewise
@@ -24,6 +25,7 @@
  *   ls_vec_select(mask, a, b)       a where the mask says yes, else b
  *   ls_bytes                        a byte for every lane
  *   ls_bytes_set(b)  ls_bytes_load(p)  ls_bytes_store(p, v)   LS_LANES bytes, any alignment
+ *   ls_vec_of_bytes(v)              the bytes, 0 .. 255, as floats
  *   ls_bytes_select(mask, a, b)  ls_bytes_equal(a, b)         as of vector words; a mask
  *   ls_vec_transpose(v)             v[LS_LANES], in place: lane j of v[i] <-> lane i of v[j]
  *   ls_doubles                      a vector word of LS_LANES / 2 doubles

@@ -19,6 +19,7 @@ enum { LS_NARROW_ROWS = 12 };
 #define LS_NARROW_ROW_COUNTS(X) LS_TILE_ROW_COUNTS(X) X(7) X(8) X(9) X(10) X(11) X(12)
 enum { LS_TILE_TRIPLES = 4 };
 #define LS_TILE_TRIPLE_COUNTS(X) X(1) X(2) X(3) X(4)
+enum { LS_FMA_IS_QUICK = 1 };
 #define LS_POOLED_COUNTS(X) X(1) X(2) X(3)
 
 typedef __m256 ls_vec;
@@ -102,6 +103,7 @@ static inline void ls_bytes_store(uint8_t *p, ls_bytes v)
     _mm_storeu_si64(p, _mm_packus_epi16(half, half));
 }
 
+static inline ls_vec ls_vec_of_bytes(ls_bytes v) { return _mm256_cvtepi32_ps(v); }
 static inline ls_mask ls_bytes_equal(ls_bytes a, ls_bytes b) { return _mm256_cmpeq_epi32(a, b); }
 
 static inline ls_bytes ls_bytes_select(ls_mask mask, ls_bytes a, ls_bytes b)

@@ -23,6 +23,7 @@ enum { LS_NARROW_ROWS = 16 };
 #define LS_NARROW_ROW_COUNTS(X) LS_TILE_ROW_COUNTS(X) X(15) X(16)
 enum { LS_TILE_TRIPLES = 9 };
 #define LS_TILE_TRIPLE_COUNTS(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9)
+enum { LS_FMA_IS_QUICK = 1 };
 #define LS_POOLED_COUNTS(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 
 typedef __m512 ls_vec;
@@ -100,6 +101,11 @@ static inline ls_mask ls_bytes_equal(ls_bytes a, ls_bytes b) { return _mm_cmpeq_
 static inline ls_bytes ls_bytes_select(ls_mask mask, ls_bytes a, ls_bytes b)
 {
     return _mm_mask_mov_epi8(b, mask, a);
+}
+
+static inline ls_vec ls_vec_of_bytes(ls_bytes v)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(v));
 }
 
 /* 2 x 2 corners of pairs, then of quarters, eighths and halves. */

@@ -19,6 +19,7 @@ enum { LS_NARROW_ROWS = LS_TILE_ROWS };
 #define LS_NARROW_ROW_COUNTS(X) LS_TILE_ROW_COUNTS(X)
 enum { LS_TILE_TRIPLES = 4 };
 #define LS_TILE_TRIPLE_COUNTS(X) X(1) X(2) X(3) X(4)
+enum { LS_FMA_IS_QUICK = 0 };
 #define LS_POOLED_COUNTS(X) X(1)
 
 typedef float ls_vec __attribute__((vector_size(16)));
@@ -153,6 +154,7 @@ static inline void ls_bytes_store(uint8_t *p, ls_bytes v)
     memcpy(p, &low, sizeof low);
 }
 
+static inline ls_vec ls_vec_of_bytes(ls_bytes v) { return __builtin_convertvector(v, ls_vec); }
 static inline ls_mask ls_bytes_equal(ls_bytes a, ls_bytes b) { return a == b; }
 
 static inline void ls_vec_transpose(ls_vec *v)
