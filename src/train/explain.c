@@ -67,7 +67,7 @@ static ls_status run_shard(ls_rank *k, int pass, int leaf)
     const ls_fold *whole = &r->plan.pass[pass];
     const ls_dataset_info *data = r->config->data;
     const size_t first = whole->sample[leaf], count = whole->sample[leaf + 1] - first;
-    ls_pass_input input = ls_replica_pass(r, pass, (uint32_t)k->progress.epoch);
+    ls_pass_input input = ls_replica_pass(r, pass);
     input.samples = count;
     const size_t skipped = first * ls_shape_floats(k->run->model.layer[0].out);
     if (input.bytes) input.bytes += skipped;

@@ -52,7 +52,7 @@ static ls_status search_pass(ls_rank *k, int pass, int *layer, uint64_t *row)
 {
     ls_replica *r = &k->replica;
     const ls_model *model = &k->run->model;
-    ls_pass_input input = ls_replica_pass(r, pass, (uint32_t)k->progress.epoch);
+    ls_pass_input input = ls_replica_pass(r, pass);
     input.kind = LS_PASS_REPEATED;
     LS_TRY(ls_replica_forward(r, &input, &r->plan.pass[pass]));
     LS_TRY(ls_replica_loss(r, &input, false, false));
@@ -76,7 +76,7 @@ static ls_status search_pass(ls_rank *k, int pass, int *layer, uint64_t *row)
 static ls_status read_place(ls_rank *k, int pass, uint64_t row, uint64_t *place)
 {
     ls_replica *r = &k->replica;
-    const uint32_t *from = ls_replica_pass(r, pass, (uint32_t)k->progress.epoch).index + row;
+    const uint32_t *from = ls_replica_pass(r, pass).index + row;
     uint32_t index;
     LS_TRY(ls_replica_read_word(r, from, &index, k->run->group, "reading where a sample is"));
     *place = (uint64_t)index + 1;

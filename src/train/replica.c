@@ -253,6 +253,7 @@ ls_status ls_replica_load(ls_replica *replica, const ls_batch *batch)
                           config->accumulate, batch->batch_samples);
         r->batch_samples = batch->batch_samples;
     }
+    r->epoch = batch->epoch;
     LS_TRY(ls_copy_to_device(&r->compute, ls_replica_samples(r), batch->x, n * sample_bytes));
     LS_TRY(ls_copy_to_device(&r->compute, r->index, batch->index, n * sizeof(uint32_t)));
     if (batch->label)
@@ -265,7 +266,7 @@ ls_status ls_replica_load(ls_replica *replica, const ls_batch *batch)
     return LS_OK;
 }
 
-ls_pass_input ls_replica_pass(const ls_replica *replica, int pass, uint32_t epoch)
+ls_pass_input ls_replica_pass(const ls_replica *replica, int pass)
 {
     const ls_replica *r = replica;
     const ls_dataset_info *data = r->config->data;
@@ -284,7 +285,7 @@ ls_pass_input ls_replica_pass(const ls_replica *replica, int pass, uint32_t epoc
         .target = classify ? NULL : r->target + first * data->outputs,
         .weight = r->config->weighted ? r->weight + first : NULL,
         .index = r->index + first,
-        .epoch = epoch,
+        .epoch = r->epoch,
     };
 }
 

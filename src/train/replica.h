@@ -127,6 +127,7 @@ typedef struct {
     size_t capacity;                 /* rows that the activations hold */
     ls_fold_plan plan;               /* of the current batch */
     size_t batch_samples;            /* of the current global batch */
+    uint32_t epoch;                  /* that the loaded batch is of */
     ls_gradient_plan backward;       /* owned */
     float loss_scale;                /* of the gradient; 1, or the trainer's with 16-bit floats */
     ls_row_exchange exchange;        /* borrowed; set by the trainer before the first pass */
@@ -194,7 +195,7 @@ LS_MUST_USE ls_status ls_replica_exchange_average(ls_replica *replica);
 LS_MUST_USE ls_status ls_replica_load(ls_replica *replica, const ls_batch *batch);
 
 /* The part of the loaded batch that pass `pass` looks at, for training. */
-ls_pass_input ls_replica_pass(const ls_replica *replica, int pass, uint32_t epoch);
+ls_pass_input ls_replica_pass(const ls_replica *replica, int pass);
 
 /* Where samples go that are copied to the device: bytes or x. */
 void *ls_replica_samples(const ls_replica *replica);

@@ -28,13 +28,14 @@ static double lap(double *mark)
 
 /* -- this rank's shards of the global batch ---------------------------------------------------- */
 
-static ls_status load_batch(ls_rank *k, ls_batch *batch)
+static ls_status load_batch(ls_rank *k)
 {
+    ls_batch batch;
     double mark = ls_clock();
-    LS_TRY(ls_pipeline_next(k->run->pipeline, k->rank, batch));
+    LS_TRY(ls_pipeline_next(k->run->pipeline, k->rank, &batch));
     k->line.input_wait = lap(&mark);
-    k->line.queue = batch->ready;
-    LS_TRY(ls_replica_load(&k->replica, batch));
+    k->line.queue = batch.ready;
+    LS_TRY(ls_replica_load(&k->replica, &batch));
     LS_TRY(ls_stream_drain(&k->replica.compute, k->run->group, "copying a batch"));
     ls_pipeline_release(k->run->pipeline, k->rank);
     k->line.copy = lap(&mark);
@@ -86,14 +87,14 @@ ls_status ls_step_gather_rows(void *rank, float *rows, size_t row_bytes)
 }
 
 /* Forward, loss and backward over every pass: sums of losses by shard, of gradients by piece. */
-static ls_status compute_sums(ls_rank *k, uint32_t epoch)
+static ls_status compute_sums(ls_rank *k)
 {
     ls_replica *r = &k->replica;
     const int passes = r->plan.pass_count;
     k->next_bucket = 0;
     for (int pass = 0; pass < passes; pass++) {
         double mark = ls_clock(), exchange_before = k->line.exchange;
-        const ls_pass_input input = ls_replica_pass(r, pass, epoch);
+        const ls_pass_input input = ls_replica_pass(r, pass);
         const ls_fold *fold = &r->plan.pass[pass];
         LS_TRY(ls_replica_forward(r, &input, fold));
         LS_TRY(ls_replica_loss(r, &input, true, false));
@@ -303,7 +304,6 @@ static void advance(ls_rank *k, double begin)
 ls_status ls_step_take(ls_rank *rank)
 {
     ls_rank *k = rank;
-    ls_batch batch;
     const double begin = ls_clock();
     const bool explain = k->run->explanation
                          && k->progress.step + 1 == k->run->config.explain_step;
@@ -311,8 +311,8 @@ ls_status ls_step_take(ls_rank *rank)
     k->numbers = (ls_step_numbers){ 0 };
     const double waited = ls_comm_waited(k->run->comm, k->rank);
     ls_guard_begin(k);
-    LS_TRY(load_batch(k, &batch));
-    LS_TRY(compute_sums(k, batch.epoch));
+    LS_TRY(load_batch(k));
+    LS_TRY(compute_sums(k));
     LS_TRY(combine_sums(k));
     if (explain) LS_TRY(ls_explain_begin(k));
     LS_TRY(divide(k));
