@@ -28,6 +28,11 @@ typedef struct {
 
 /* -- a case ------------------------------------------------------------------------------------ */
 
+static size_t weight_floats(const ls_conv_shape *s)
+{
+    return s->filters * s->kernel_height * s->kernel_width * s->channels;
+}
+
 double ls_kernel_flops(const ls_kernel_case *kernel)
 {
     const ls_gemm_args *g = &kernel->gemm;
@@ -43,7 +48,7 @@ void ls_kernel_floats(const ls_kernel_case *kernel, size_t count[3])
     const ls_conv_shape *s = &kernel->conv;
     const size_t x = s->samples * s->height * s->width * s->channels;
     const size_t y = s->samples * s->out_height * s->out_width * s->filters;
-    const size_t w = s->filters * s->kernel_height * s->kernel_width * s->channels;
+    const size_t w = weight_floats(s);
     const size_t floats[][3] = {
         [LS_KERNEL_GEMM] = { g->M * g->K, g->K * g->N, g->M * g->N },
         [LS_KERNEL_CONV_FORWARD] = { x, w, y },
@@ -56,10 +61,10 @@ void ls_kernel_floats(const ls_kernel_case *kernel, size_t count[3])
 ls_status ls_kernel_call(ls_stream *stream, const ls_kernel_case *kernel, const ls_fold *fold,
                          const float *a, const float *b, float *c)
 {
-    ls_gemm_args gemm = kernel->gemm;
-    size_t count[3];
+    ls_gemm_args gemm;
     switch (kernel->op) {
     case LS_KERNEL_GEMM:
+        gemm = kernel->gemm;
         gemm.A = a;
         gemm.B = b;
         gemm.C = c;
@@ -71,10 +76,9 @@ ls_status ls_kernel_call(ls_stream *stream, const ls_kernel_case *kernel, const 
         return ls_conv_input_gradient(stream, &(ls_conv_input_gradient_args){
             .shape = kernel->conv, .dy = a, .w = b, .dx = c });
     case LS_KERNEL_CONV_WEIGHT_GRADIENT:
-        ls_kernel_floats(kernel, count);
         return ls_conv_weight_gradient(stream, &(ls_conv_weight_gradient_args){
             .shape = kernel->conv, .fold = fold, .x = a, .dy = b, .dw = c,
-            .piece_stride = count[2] });
+            .piece_stride = weight_floats(&kernel->conv) });
     }
     return LS_OK;
 }
