@@ -216,9 +216,9 @@ static ls_status fail_unknown_kind(const char *kind)
         strncat(usages, formats[i]->usage, strcspn(formats[i]->usage, "["));
     }
     const char *dot = strrchr(kind, '.');
-    const char *nearest = dot && strcmp(dot, ".csv") == 0   ? "csv:FILE"
+    const char *nearest = dot && strcmp(dot, ".csv") == 0      ? "csv:FILE"
                           : dot && strncmp(dot, ".np", 3) == 0 ? "npy:X.npy,Y.npy"
-                                                            : ls_nearest_name(kind, names);
+                                                               : ls_nearest_name(kind, names);
     return ls_fail(LS_ERR_ARGUMENT, "data spec: unknown kind of data '%s'%s%s%s; known: %s%s", kind,
                    nearest ? ", did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "",
                    usages,
@@ -327,12 +327,6 @@ const char *ls_dataset_class_name(const ls_dataset *dataset, size_t label)
 const char *ls_dataset_warnings(const ls_dataset *dataset)
 {
     return dataset->warnings ? dataset->warnings : "";
-}
-
-size_t ls_dataset_place(const ls_dataset *dataset, ls_part part, size_t index)
-{
-    const uint32_t *kept = dataset->part[part].kept;
-    return kept ? kept[index] : index;
 }
 
 int32_t ls_dataset_label(const ls_dataset *dataset, ls_part part, size_t index)

@@ -25,6 +25,7 @@
  * file really holds; the second reads numbers.
  */
 #include <math.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +42,7 @@ typedef struct {
     size_t bytes;
     size_t every;               /* 0: all records to `part` */
     ls_part part;
-    size_t good[LS_PART_COUNT]; /* records with the right number of fields */
+    size_t records[LS_PART_COUNT]; /* all, also those with too few or too many fields */
 } table;
 
 /* -- first pass ------------------------------------------------------------------------------ */
@@ -104,24 +105,22 @@ static ls_status fail_width(ls_dataset *dataset, const table *t, const ls_csv_sp
                                  fields);
 }
 
-/* Check line ends and widths; count the good records of each part. */
+/* Check line ends and widths; count the records of each part. */
 static ls_status scan(ls_dataset *dataset, table *t, ls_csv_fields *options)
 {
     ls_csv csv = ls_csv_begin(t->text, t->bytes);
     ls_csv_span line;
     if (options->header) LS_TRY(skip_header(dataset, t, &csv));
-    size_t records = 0;
-    for (; ls_csv_next_line(&csv, &line); records++) {
+    size_t good = 0;
+    for (size_t record = 0; ls_csv_next_line(&csv, &line); record++) {
         LS_TRY(check_line_ends(t, &line));
         if (options->fields == 0 && line.chars > 0)
             LS_TRY(ls_csv_fields_fix(options, t->name, &line));
-        if (has_width(&line, options->fields)) {
-            t->good[part_of(t, records)]++;
-        } else {
-            LS_TRY(fail_width(dataset, t, &line, options->fields));
-        }
+        t->records[part_of(t, record)]++;
+        if (has_width(&line, options->fields)) good++;
+        else LS_TRY(fail_width(dataset, t, &line, options->fields));
     }
-    if (t->good[LS_PART_TRAIN] + t->good[LS_PART_TEST] == 0) {
+    if (good == 0) {
         return ls_fail(LS_ERR_FORMAT, "%s: line %zu (byte %zu): the end, and no record before it",
                        t->name, csv.lines, t->bytes);
     }
@@ -228,19 +227,20 @@ static ls_status read_record(ls_dataset *dataset, const table *t, const ls_csv_f
     return LS_OK;
 }
 
-/* Room for the good records of a part, as one run. */
-static ls_status alloc_part(ls_dataset *dataset, const table *t, ls_part part)
+/* Room for the records of a part, as one run. */
+static ls_status alloc_part(ls_dataset *dataset, const table *t, ls_part part, size_t fields)
 {
     ls_part_data *data = &dataset->part[part];
-    const size_t features = dataset->info.channels;
-    if (t->good[part] == 0) return LS_OK;
-    /* good * features numbers lie in the file, each with a comma or an end: no overflow. */
-    data->values = malloc(t->good[part] * features * sizeof(float));
-    if (!data->values) return ls_fail(LS_ERR_MEMORY, "no memory for %zu records", t->good[part]);
+    const size_t features = dataset->info.channels, count = t->records[part];
+    if (count == 0) return LS_OK;
+    /* Lines that are too short have room too: more may be asked for than the file has bytes. */
+    const bool fits = count <= SIZE_MAX / sizeof(float) / fields;
+    data->values = fits ? malloc(count * features * sizeof(float)) : NULL;
+    if (!data->values) return ls_fail(LS_ERR_MEMORY, "no memory for %zu records", count);
     return ls_dataset_add_run(dataset, part,
                               (ls_run){ .x = (const unsigned char *)data->values,
                                         .stride = features * sizeof(float),
-                                        .count = t->good[part] });
+                                        .count = count });
 }
 
 static record_place place_of(const ls_dataset *dataset, ls_part part, size_t index)
@@ -261,11 +261,11 @@ static ls_status read_numbers(ls_dataset *dataset, const table *t, const ls_csv_
     size_t next[LS_PART_COUNT] = { 0 };
     if (options->header && !ls_csv_next_line(&csv, &line)) return LS_OK;
     for (size_t record = 0; ls_csv_next_line(&csv, &line); record++) {
-        if (!has_width(&line, options->fields)) continue; /* reported by scan */
         const ls_part part = part_of(t, record);
         const size_t index = next[part]++;
         bool good = false;
-        LS_TRY(read_record(dataset, t, options, &line, place_of(dataset, part, index), &good));
+        if (has_width(&line, options->fields)) /* else scan has told of it */
+            LS_TRY(read_record(dataset, t, options, &line, place_of(dataset, part, index), &good));
         if (!good) LS_TRY(ls_dataset_leave_out(dataset, part, index));
     }
     return LS_OK;
@@ -278,9 +278,9 @@ static ls_status read_table(ls_dataset *dataset, table *t, ls_csv_fields *option
     dataset->info.height = dataset->info.width = 1;
     dataset->info.channels = options->fields - options->answers - (options->weights ? 1 : 0);
     for (int part = 0; part < LS_PART_COUNT; part++) {
-        LS_TRY(alloc_part(dataset, t, (ls_part)part));
+        LS_TRY(alloc_part(dataset, t, (ls_part)part, options->fields));
     }
-    if (options->weights && t->good[LS_PART_TRAIN] > 0) LS_TRY(ls_dataset_add_weights(dataset));
+    if (options->weights && t->records[LS_PART_TRAIN] > 0) LS_TRY(ls_dataset_add_weights(dataset));
     return read_numbers(dataset, t, options);
 }
 

@@ -45,7 +45,7 @@ static const ls_run *run_of(const ls_dataset *dataset, ls_part part, size_t *sto
     return run;
 }
 
-static size_t stored_index(const ls_dataset *dataset, ls_part part, size_t index)
+size_t ls_dataset_place(const ls_dataset *dataset, ls_part part, size_t index)
 {
     const uint32_t *kept = dataset->part[part].kept;
     return kept ? kept[index] : index;
@@ -59,7 +59,7 @@ typedef struct {
 
 static place place_of(const ls_dataset *dataset, ls_part part, size_t index)
 {
-    size_t stored = stored_index(dataset, part, index);
+    size_t stored = ls_dataset_place(dataset, part, index);
     const ls_run *run = run_of(dataset, part, &stored);
     return (place){ .x = run->x + stored * run->stride, .file = run->passing };
 }
@@ -72,7 +72,7 @@ const unsigned char *ls_dataset_sample(const ls_dataset *dataset, ls_part part, 
 void ls_dataset_walked(const ls_dataset *dataset, ls_part part, size_t index)
 {
     const size_t stretch = (size_t)8 << 20; /* bytes */
-    size_t stored = stored_index(dataset, part, index);
+    size_t stored = ls_dataset_place(dataset, part, index);
     const ls_run *run = run_of(dataset, part, &stored);
     const size_t begin = stored * run->stride, end = begin + run->stride;
     if (!run->passing || begin / stretch == end / stretch) return;
