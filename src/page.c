@@ -19,7 +19,7 @@ ls_status ls_page_end(ls_page *page, char **text)
     const bool closed = fclose(page->out) == 0;
     if (!closed || failed || !page->text) { /* NULL: glibc, without memory for the last piece */
         free(page->text);
-        return ls_fail(LS_ERR_MEMORY, "no memory for a page of %zu bytes", page->bytes);
+        return ls_fail(LS_ERR_MEMORY, "no memory for more than %zu bytes of a page", page->bytes);
     }
     *text = page->text;
     return LS_OK;

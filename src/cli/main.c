@@ -104,9 +104,23 @@ static ls_status unknown_command(int argc, char *const *argv)
                    is_pair ? argv[1] : "", is_pair ? " " : "");
 }
 
+/* The main thread's stack grows up to a limit, which the system looks at as it grows; the others
+ * have stacks of their own size. A limit that is too low is raised, where that is allowed. */
+static ls_status widen_stack(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= STACK_BYTES) return LS_OK;
+    const unsigned long long found = limit.rlim_cur / 1024;
+    limit.rlim_cur = STACK_BYTES;
+    if (limit.rlim_max >= STACK_BYTES && setrlimit(RLIMIT_STACK, &limit) == 0) return LS_OK;
+    return ls_fail(LS_ERR_MEMORY, "the stack may not grow beyond %llu KiB, expected %d or more: "
+                   "ulimit -s", found, STACK_BYTES / 1024);
+}
+
 static ls_status run_command(int argc, char *const *argv, int *exit_code)
 {
     int words = 0;
+    LS_TRY(widen_stack());
     const ls_command *command = find_command(argc, argv, &words);
     if (!command && argc > 2 && strcmp(argv[2], "--help") == 0 && print_family(stdout, argv[1]))
         return LS_OK;
@@ -132,19 +146,6 @@ static void hold_standard_streams(void)
     }
 }
 
-/* The main thread's stack grows up to a limit, which the system looks at as it grows; the others
- * have stacks of their own size. A limit that is too low is raised, where that is allowed. */
-static ls_status widen_stack(void)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= STACK_BYTES) return LS_OK;
-    const unsigned long long found = limit.rlim_cur / 1024;
-    limit.rlim_cur = STACK_BYTES;
-    if (limit.rlim_max >= STACK_BYTES && setrlimit(RLIMIT_STACK, &limit) == 0) return LS_OK;
-    return ls_fail(LS_ERR_MEMORY, "the stack may not grow beyond %llu KiB, expected %d or more: "
-                   "ulimit -s", found, STACK_BYTES / 1024);
-}
-
 /* What was printed must have arrived; a pipe that was closed early or a full disk is a failure. */
 static ls_status finish_output(void)
 {
@@ -162,10 +163,8 @@ int main(int argc, char **argv)
         return ls_exit_code(LS_ERR_ARGUMENT);
     }
     int exit_code = 0;
-    ls_status status = widen_stack();
-    if (status != LS_OK) {
-        /* told below */
-    } else if (strcmp(argv[1], "--help") == 0) {
+    ls_status status = LS_OK;
+    if (strcmp(argv[1], "--help") == 0) {
         print_usage(stdout);
     } else if (strcmp(argv[1], "--version") == 0) {
         printf("lockstep %s\n", LS_VERSION);

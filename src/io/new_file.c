@@ -112,7 +112,6 @@ void ls_new_file_close(ls_new_file *file)
     *file = (ls_new_file){ .fd = -1 };
 }
 
-/* "<base>.tmp-<digits>", with any base if `base` is NULL. */
 bool ls_new_file_is_stale(const char *name, const char *base)
 {
     if (base && strncmp(name, base, strlen(base)) != 0) return false;

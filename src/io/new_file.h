@@ -41,9 +41,6 @@ LS_MUST_USE ls_status ls_new_file_open(ls_new_file *file, const char *path,
 LS_MUST_USE ls_status ls_new_file_write(ls_new_file *file, const void *data, size_t bytes);
 /* Make what was written the file at `path`. */
 LS_MUST_USE ls_status ls_new_file_commit(ls_new_file *file);
-/* Is a file called `name` what a save of one called `base` left behind? */
-bool ls_new_file_is_stale(const char *name, const char *base);
-
 /* Removes the temporary file unless it was committed. Accepts all-zero; may be called twice. */
 void ls_new_file_close(ls_new_file *file);
 
@@ -51,5 +48,8 @@ void ls_new_file_close(ls_new_file *file);
 int ls_new_file_remove_stale(const char *path);
 /* The same of every path in `folder`. */
 int ls_new_file_remove_stale_in(const char *folder);
+
+/* Is `name` such a name, "<base>.tmp-<digits>", with any base if `base` is NULL? Pure. */
+bool ls_new_file_is_stale(const char *name, const char *base);
 
 #endif

@@ -32,7 +32,7 @@ static ls_status find_last(const char *folder, char *path, size_t bytes)
     return LS_OK;
 }
 
-/* `folder` has no checkpoints/last.safetensors; is it the folder of a run's checkpoints itself? */
+/* `folder` has no checkpoints/last.safetensors. An error if it is itself a run's checkpoints/. */
 static ls_status refuse_inner_folder(const char *option, const char *folder)
 {
     struct stat info;
@@ -66,12 +66,11 @@ ls_status ls_resume_find(const ls_config *config, char *path, size_t bytes)
                        "started or continued");
     if (!automatic && !is_directory(resume)) return ls_checkpoint_find(resume, path, bytes);
     LS_TRY(find_last(automatic ? config->out : resume, path, bytes));
-    if (!automatic && !path[0]) LS_TRY(refuse_inner_folder("--resume ", resume));
-    if (!automatic && !path[0])
-        return ls_fail(LS_ERR_FORMAT, "--resume %s: no checkpoints/last.safetensors in this "
-                       "folder: a run that ended before its first checkpoint is started anew by "
-                       "its command with --resume auto --out %s", resume, resume);
-    return LS_OK;
+    if (automatic || path[0]) return LS_OK;
+    LS_TRY(refuse_inner_folder("--resume ", resume));
+    return ls_fail(LS_ERR_FORMAT, "--resume %s: no checkpoints/last.safetensors in this folder: a "
+                   "run that ended before its first checkpoint is started anew by its command with "
+                   "--resume auto --out %s", resume, resume);
 }
 
 /* A cosine without a length lasts to the end of the run, and that was fixed when the run began: so

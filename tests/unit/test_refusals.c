@@ -113,9 +113,9 @@ FILE *__wrap_open_memstream(char **text, size_t *bytes)
 
 int __wrap_fclose(FILE *file)
 {
-    const bool loses = file == page && refuses(MEMORY);
+    const bool is_page = file == page, loses = is_page && refuses(MEMORY);
     const int failed = __real_fclose(file);
-    page = NULL;
+    if (is_page) page = NULL;
     if (loses) {
         free(*page_text);
         *page_text = NULL;
