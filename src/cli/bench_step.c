@@ -354,8 +354,8 @@ static ls_status run_bench_step(const ls_invocation *v, int *exit_code)
     LS_TRY(ls_flag_count(v, FLAG_REPEAT, 1, REPEAT_MAX, 5, &b.repeat));
     LS_TRY(ls_flag_count(v, FLAG_SETTLE, 1, 1 << 20, 5, &b.settle));
     LS_TRY(read_config(v, b.settle, &b.config));
+    ls_signals_catch(); /* before there is a folder: a signal, too, ends in removing it */
     LS_TRY(ls_scratch_folder_make("", b.folder, sizeof b.folder));
-    ls_signals_catch();
     const ls_status status = measure(&b, &stopped);
     ls_scratch_folder_remove(b.folder);
     free(b.json.text);

@@ -84,7 +84,7 @@ static ls_status run_verify(const ls_invocation *v, int *exit_code)
     ls_ladder l;
     LS_TRY(init_ladder(&l, v));
     const bool is_scratch = l.config.out[0] == '\0';
-    ls_signals_catch(); /* from here on the folder is removed, whatever ends the climb */
+    ls_signals_catch(); /* before there is a folder: a signal, too, ends in removing it */
     LS_TRY(ls_scratch_folder_make(l.config.out, l.folder, sizeof l.folder));
     ls_status status = climb(&l);
     if (is_scratch) ls_scratch_folder_remove(l.folder);
