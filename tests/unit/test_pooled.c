@@ -259,6 +259,24 @@ static void test_many_slices_shards_and_pieces(void **state)
                          true, 0 }); /* wider than a slice may be */
 }
 
+/* Colour, 3 x 3 taps, whole words of filters: made and multiplied at once where a tile is all of
+ * dw. 14 rows a sample make slices of 73, so that some begin with a window's lower row. */
+static void test_windows_that_are_multiplied_as_they_are_made(void **state)
+{
+    (void)state;
+    for (size_t pad = 0; pad < 2; pad++) {
+        const ls_conv_shape shape = shape_of(11, 16 - 2 * pad, 16 - 2 * pad, 3, 32, 3, 1, pad, pad);
+        for (int bias = 0; bias < 2; bias++) {
+            check((pooled_case){ shape, 2, 2, 0, { 2, 1, 0, 1 }, true, bias, NAIVE_ZEROS });
+            check((pooled_case){ shape, 2, 2, 0, { 8, 3, 1, 2 }, true, bias, NAIVE_SMALL });
+        }
+        check((pooled_case){ shape, 2, 2, 0, { 2, 1, 0, 1 }, true, true,
+                             NAIVE_ZEROS | NAIVE_HUGE | NAIVE_INFINITE | NAIVE_NAN });
+    }
+    check((pooled_case){ shape_of(5, 9, 12, 3, 48, 3, 1, 0, 0), 2, 2, 0, { 2, 1, 0, 1 }, true, true,
+                         NAIVE_ZEROS }); /* 7 rows: the last is under no window */
+}
+
 static void test_several_blocks_of_columns_sum_the_bias_once(void **state)
 {
     (void)state;
@@ -326,6 +344,7 @@ int main(void)
         cmocka_unit_test(test_filter_rows_of_every_length),
         cmocka_unit_test(test_windows_of_every_kind),
         cmocka_unit_test(test_many_slices_shards_and_pieces),
+        cmocka_unit_test(test_windows_that_are_multiplied_as_they_are_made),
         cmocka_unit_test(test_several_blocks_of_columns_sum_the_bias_once),
         cmocka_unit_test(test_a_nan_and_an_infinity_get_through),
         cmocka_unit_test(test_no_samples_leave_plus_zero),

@@ -26,7 +26,9 @@
  */
 #include "kernels/host/filter_rows.h"
 
+#include "kernels/host/lanes.h"
 #include "kernels/host/pack.h"
+#include "kernels/host/pool.h"
 #include "sizes.h"
 
 enum { TRIPLE = 3, TILE_ROWS = TRIPLE * LS_TILE_TRIPLES };
@@ -144,6 +146,8 @@ typedef struct {
     bool continues;                   /* false: chains begin, at +0 */
     float *chain;                     /* [3 triples][LS_LANES] */
     float *sum;                       /* [LS_LANES] the chain of dy, or NULL */
+    const ls_max_pool_gradient_args *pool; /* what dy is made of, or NULL: it is at b */
+    size_t first, filter;             /* output row of the first run, filter of the first lane */
 } tile;
 
 LS_ALWAYS_INLINE void multiply(const tile *t, size_t triples, size_t each, bool sums)
@@ -180,6 +184,61 @@ LS_ALWAYS_INLINE void multiply(const tile *t, size_t triples, size_t each, bool 
 #pragma GCC unroll 32
     for (size_t i = 0; i < rows; i++) ls_vec_store(t->chain + i * LS_LANES, acc[i]);
     if (sums) ls_vec_store(t->sum, ls_vec_add(sum, ls_vec_zero())); /* once or often: the same */
+}
+
+/* The whole filter at once, dy under a max pooling: a window's gradient, 0 where its relu had none,
+ * goes to the place that was chosen. That it may be -0 there shows nowhere: chains end with + 0.0f.
+ * A row of dy is half of a row of windows. The float of a place is taken from memory by name, as
+ * the compiler would keep those that two places share, for which there are no registers. */
+LS_ALWAYS_INLINE void multiply_windows(const tile *t, bool sums)
+{
+    const ls_max_pool_gradient_args *pool = t->pool;
+    const size_t channels = pool->shape.channels, windows = pool->shape.out_width;
+    ls_vec acc[TILE_ROWS], sum = ls_vec_zero();
+#pragma GCC unroll 32
+    for (size_t i = 0; i < TILE_ROWS; i++) acc[i] = ls_vec_zero();
+    for (size_t r = 0; r < t->runs; r++) {
+        const size_t row = t->first + r, from = row / 2 * windows * channels + t->filter;
+        const ls_bytes left = ls_bytes_set(row % 2 == 0 ? 0 : 2);
+        const ls_bytes right = ls_bytes_set(row % 2 == 0 ? 1 : 3);
+        const float *dy = pool->dy + from, *y = pool->relu_y + from;
+        const uint8_t *place = pool->place + from;
+        const float *a[LS_TILE_TRIPLES];
+#pragma GCC unroll 32
+        for (size_t g = 0; g < LS_TILE_TRIPLES; g += NEIGHBOURS)
+            a[g / NEIGHBOURS] = t->a[g] + t->run[r];
+        for (size_t w = windows; w > 0; w--, dy += channels, y += channels, place += channels) {
+            ls_fetch_source(dy);
+            ls_fetch_source(y);
+            ls_fetch_source((const float *)(const void *)place);
+            const ls_bytes chosen = ls_bytes_load(place);
+            const ls_vec gradient = ls_vec_select(ls_vec_positive(ls_vec_load(y)), ls_vec_load(dy),
+                                                  ls_vec_zero());
+#pragma GCC unroll 2
+            for (int half = 0; half < 2; half++) {
+                const ls_mask here = ls_bytes_equal(chosen, half == 0 ? left : right);
+                const ls_vec word = ls_vec_select(here, gradient, ls_vec_zero());
+                if (sums) sum = ls_vec_add(sum, word);
+#pragma GCC unroll 32
+                for (size_t i = 0; i < TILE_ROWS; i++) {
+                    const float *x = a[i / (NEIGHBOURS * TRIPLE)] + i % (NEIGHBOURS * TRIPLE);
+                    acc[i] = ls_vec_fma_from(x, word, acc[i]);
+                }
+#pragma GCC unroll 32
+                for (size_t g = 0; g < LS_TILE_TRIPLES; g += NEIGHBOURS)
+                    a[g / NEIGHBOURS] += TRIPLE;
+            }
+        }
+    }
+#pragma GCC unroll 32
+    for (size_t i = 0; i < TILE_ROWS; i++) ls_vec_store(t->chain + i * LS_LANES, acc[i]);
+    if (sums) ls_vec_store(t->sum, ls_vec_add(sum, ls_vec_zero()));
+}
+
+static __attribute__((aligned(64))) void multiply_by_windows(const tile *t)
+{
+    if (t->sum == NULL) multiply_windows(t, false);
+    else multiply_windows(t, true);
 }
 
 typedef void tile_fn(const tile *t);
@@ -231,6 +290,18 @@ static size_t tile_count(const ls_filter_rows *job)
     return ls_ceil_div(job->filter_rows * in_row, LS_TILE_TRIPLES);
 }
 
+bool LS_HOST(filter_rows_take_windows)(const ls_filter_rows *job,
+                                       const ls_max_pool_gradient_args *pool)
+{
+    const ls_conv_shape *s = job->shape;
+    return pool != NULL && pool->relu_y != NULL && ls_max_pool_has_squares(&pool->shape)
+           && 2 * pool->shape.out_width == s->out_width
+           && 2 * pool->shape.out_height == s->out_height && job->count > 0
+           && job->filter_rows * row_triples(s) == LS_TILE_TRIPLES
+           && row_triples(s) == NEIGHBOURS && s->kernel_width * s->channels == NEIGHBOURS * TRIPLE
+           && s->stride_width * s->channels == TRIPLE;
+}
+
 /* What follows the last term of a tile's chains, a word of filters from `filter` on. */
 static void finish(const ls_filter_rows *job, size_t filter, size_t first, const tile *t)
 {
@@ -262,6 +333,9 @@ void LS_HOST(filter_rows_run)(const ls_filter_rows *job, const ls_filter_part *p
         .b = part->dy,
         .b_step = part->dy_step,
         .continues = part->row > 0,
+        .pool = part->pool,
+        .first = job->first + part->row,
+        .filter = part->pool_filter,
     };
     for (size_t i = 0, first = 0; i < tiles; i++, first += t.triples) {
         t.triples = (i + 1) * triples / tiles - first;
@@ -271,7 +345,8 @@ void LS_HOST(filter_rows_run)(const ls_filter_rows *job, const ls_filter_part *p
         }
         t.chain = job->scratch + first * TRIPLE * LS_LANES;
         t.sum = i == 0 ? part->sum : NULL;
-        multiply_of[t.triples - 1](&t);
+        if (t.pool != NULL) multiply_by_windows(&t);
+        else multiply_of[t.triples - 1](&t);
         if (part->row + part->rows == job->count) finish(job, part->filter, first, &t);
     }
 }

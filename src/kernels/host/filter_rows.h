@@ -36,12 +36,20 @@ typedef struct {
     size_t row, rows;                   /* [row, row + rows) of [0, count) */
     const float *dy;                    /* of their first place and the first filter; */
     size_t dy_step;                     /* the next place's lies this far on */
+    const ls_max_pool_gradient_args *pool; /* or NULL: what dy is to be made of instead */
     size_t filter;                      /* column of `to` */
+    size_t pool_filter;                 /* the first filter, among all of pool's channels */
     float *sum;                         /* [LS_LANES] the chain of dy itself, or NULL */
 } ls_filter_part;
 
 /* Scratch that slices of `slice_rows` output rows need; 0: this shape does not go this way. */
 size_t LS_HOST(filter_rows_floats)(const ls_conv_shape *shape, size_t slice_rows);
+
+/* May parts have `pool`, and dy be made a word at a time as it is multiplied? Windows of 2 x 2 that
+ * cover everything, under a relu, and all of a colour image's 3 x 3 taps in one tile, as AVX-512
+ * has it. */
+bool LS_HOST(filter_rows_take_windows)(const ls_filter_rows *slice,
+                                       const ls_max_pool_gradient_args *pool);
 
 void LS_HOST(filter_rows_begin)(ls_filter_rows *slice);
 

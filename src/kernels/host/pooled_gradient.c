@@ -6,7 +6,8 @@
  * a slice of it is made where the weight gradient needs it (weight_gradient.h), which also sums it
  * for the bias:
  *
- *     slice of dy    rows of max_pool_gradient (pool.h)        -> scratch memory of the thread
+ *     slice of dy    rows of max_pool_gradient (pool.h)        -> scratch memory of the thread, or
+ *                    a word at a time in registers, where filter_rows.h takes it so
  *     weights        as weight_gradient.c does it
  *     bias           chain over the slice's places             -> sums[slice], in pool.dx
  *     at the end     the tree over each leaf's slices, then the fold (fold_rows.h)
@@ -93,7 +94,8 @@ ls_status LS_HOST(pooled_weight_gradient)(ls_stream *stream,
         const size_t count = leaf_row(&j, leaf + 1) - leaf_row(&j, leaf);
         j.slice[leaf + 1] = j.slice[leaf] + (count + rows - 1) / rows;
     }
-    LS_TRY(LS_HOST(weight_gradient_of_slices)(stream, &args->conv, make_slice, &j, room(&j)));
+    LS_TRY(LS_HOST(weight_gradient_of_slices)(stream, &args->conv, make_slice, &j, &args->pool,
+                                              room(&j)));
     if (args->db != NULL) fold_bias(&j, ls_pool_scratch(stream->device->pool, 0));
     return LS_OK;
 }

@@ -35,6 +35,7 @@ typedef struct {
     const ls_conv_weight_gradient_args *args;
     ls_slice_fn *make;      /* NULL: dy is in memory */
     const void *context;    /* of make */
+    const ls_max_pool_gradient_args *windows; /* what `make` makes dy of, or NULL */
     ls_pool *pool;
     size_t columns;         /* of dw */
     size_t slice_rows;      /* output rows of a slice */

@@ -178,13 +178,15 @@ static void run_task(void *arg, size_t task, int thread)
 
 ls_status LS_HOST(weight_gradient_of_slices)(ls_stream *stream,
                                              const ls_conv_weight_gradient_args *a,
-                                             ls_slice_fn *make, const void *context, float *room)
+                                             ls_slice_fn *make, const void *context,
+                                             const ls_max_pool_gradient_args *windows, float *room)
 {
     const ls_conv_shape *s = &a->shape;
     ls_weight_job j = {
         .args = a,
         .make = make,
         .context = context,
+        .windows = windows,
         .pool = stream->device->pool,
         .columns = s->kernel_height * s->kernel_width * s->channels,
         .slice_rows = ls_slice_rows(s->out_width),
@@ -203,5 +205,5 @@ ls_status LS_HOST(weight_gradient_of_slices)(ls_stream *stream,
 ls_status LS_HOST(conv_weight_gradient)(ls_stream *stream, const ls_conv_weight_gradient_args *a)
 {
     if (LS_HOST(dense_gradient)(stream->device->pool, a)) return LS_OK;
-    return LS_HOST(weight_gradient_of_slices)(stream, a, NULL, NULL, NULL);
+    return LS_HOST(weight_gradient_of_slices)(stream, a, NULL, NULL, NULL, NULL);
 }

@@ -25,12 +25,15 @@ typedef struct {
 typedef float *ls_slice_fn(const void *context, const ls_slice_part *part, float *to);
 
 /* As conv_weight_gradient with dy from `make`; args->dy is not used. A slice has at most
- * LS_SLICE_PLACES places. `room` is NULL, or [leaf_count, filters, columns of dw] to be written as
- * one likes: then threads can share the leaves, where dw is too small to be shared. */
+ * LS_SLICE_PLACES places. `windows`: what dy is the max_pool_gradient of, or NULL; with some shapes
+ * it is then made elsewhere, and `make`, asked for no rows, only says where the chain goes. `room`
+ * is NULL, or [leaf_count, filters, columns of dw] to be written as one likes: then threads can
+ * share the leaves, where dw is too small to be shared. */
 enum { LS_SLICE_PLACES = 4096 };
 LS_MUST_USE ls_status LS_HOST(weight_gradient_of_slices)(ls_stream *stream,
                                                          const ls_conv_weight_gradient_args *args,
                                                          ls_slice_fn *make, const void *context,
+                                                         const ls_max_pool_gradient_args *windows,
                                                          float *room);
 
 #endif

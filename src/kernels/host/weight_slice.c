@@ -250,6 +250,14 @@ static void run_filter_word(const ls_weight_job *j, const ls_weight_block *b,
     const size_t fits = ls_max_size(PART_FLOATS / (2 * shape->out_width * LS_LANES), 1);
     const size_t parts = j->make == NULL ? 1 : ls_weight_parts(pairs, fits);
     ls_filter_part part = {.dy = b->made, .dy_step = LS_LANES, .filter = f};
+    if (LS_HOST(filter_rows_take_windows)(rows, j->windows)) {
+        part.rows = rows->count;
+        part.pool = j->windows;
+        part.pool_filter = first_filter + f;
+        part.sum = make_rows(j, b, s, 0, 0, first_filter + f, LS_LANES);
+        LS_HOST(filter_rows_run)(rows, &part);
+        return;
+    }
     for (size_t i = 0; i < parts; i++, part.row += part.rows) {
         part.rows = ls_min_size(2 * ((i + 1) * pairs / parts), rows->count) - part.row;
         if (j->make == NULL && rows->count > 0) {
