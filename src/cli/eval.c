@@ -86,8 +86,8 @@ static ls_status run_eval(const ls_invocation *v, int *exit_code)
     return status;
 }
 
-static const char *const eval_options[] = { "data", "devices", "threads", "timeout", "p2p",
-                                            "metrics", NULL };
+static const char *const eval_options[] = { "data", "devices", "threads", "timeout", "metrics",
+                                            NULL };
 
 const ls_command ls_command_eval = {
     .name = "eval",

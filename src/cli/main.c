@@ -121,10 +121,19 @@ static ls_status run_command(int argc, char *const *argv, int *exit_code)
 {
     int words = 0;
     LS_TRY(widen_stack());
+    const bool help_first = strcmp(argv[1], "help") == 0; /* "help train" is "train --help" */
+    if (help_first) {
+        argc--;
+        argv++;
+    }
     const ls_command *command = find_command(argc, argv, &words);
-    if (!command && argc > 2 && strcmp(argv[2], "--help") == 0 && print_family(stdout, argv[1]))
-        return LS_OK;
+    const bool help = help_first || (argc > 2 && ls_asks_help(argv[2]));
+    if (!command && help && print_family(stdout, argv[1])) return LS_OK;
     if (!command) return unknown_command(argc, argv);
+    if (help_first) {
+        ls_print_help(stdout, command);
+        return LS_OK;
+    }
     ls_invocation invocation;
     LS_TRY(ls_invocation_init(&invocation, argv[0], command, argc - 1 - words, argv + 1 + words));
     if (invocation.help) {
@@ -164,7 +173,7 @@ int main(int argc, char **argv)
     }
     int exit_code = 0;
     ls_status status = LS_OK;
-    if (strcmp(argv[1], "--help") == 0) {
+    if (ls_asks_help(argv[1]) || (argc == 2 && strcmp(argv[1], "help") == 0)) {
         print_usage(stdout);
     } else if (strcmp(argv[1], "--version") == 0) {
         printf("lockstep %s\n", LS_VERSION);

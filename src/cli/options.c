@@ -158,13 +158,18 @@ static ls_status read_argument(ls_invocation *v, const char *word)
     return LS_OK;
 }
 
+bool ls_asks_help(const char *word)
+{
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
 ls_status ls_invocation_init(ls_invocation *v, const char *program, const ls_command *command,
                              int argc, char *const *argv)
 {
     *v = (ls_invocation){ .program = program, .command = command };
     word_list words = { .word = argv, .count = argc };
     for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
-        v->help = v->help || strcmp(argv[i], "--help") == 0;
+        v->help = v->help || ls_asks_help(argv[i]);
     }
     if (v->help) return LS_OK;
     bool options_ended = false;

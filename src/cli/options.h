@@ -63,8 +63,11 @@ typedef struct ls_invocation {
     const char *flag[LS_FLAGS_MAX]; /* by the command's flags: the value, "" if it takes none, or
                                        NULL if it was not given */
     const char *config_file;     /* --config, or NULL */
-    bool help;                   /* --help: nothing else was checked */
+    bool help;                   /* --help, -h: nothing else was checked */
 } ls_invocation;
+
+/* Is this word of the command line --help, or -h? Pure. */
+bool ls_asks_help(const char *word);
 
 /* argv: what follows the command's name. Errors: ARGUMENT. */
 LS_MUST_USE ls_status ls_invocation_init(ls_invocation *invocation, const char *program,

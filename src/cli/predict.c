@@ -152,8 +152,7 @@ static ls_status run_predict(const ls_invocation *v, int *exit_code)
     return status;
 }
 
-static const char *const predict_options[] = { "data", "devices", "threads", "timeout", "p2p",
-                                               NULL };
+static const char *const predict_options[] = { "data", "devices", "threads", "timeout", NULL };
 
 const ls_command ls_command_predict = {
     .name = "predict",

@@ -227,10 +227,24 @@ static bool is_watched(const char *column)
     return digits > 0 && metric[3 + digits] == '\0';
 }
 
+/* The nearest column, or NULL. Where both begin with "val_", what follows is compared: all columns
+ * of the test part would be near "val_x". */
+static const char *nearest_column(const char *text)
+{
+    const char *name[sizeof watched / sizeof watched[0]];
+    const size_t prefix = strncmp(text, "val_", 4) == 0 ? 4 : 0;
+    size_t count = 0;
+    for (int i = 0; watched[i]; i++)
+        if (strncmp(watched[i], text, prefix) == 0) name[count++] = watched[i] + prefix;
+    name[count] = NULL;
+    const char *nearest = ls_nearest_name(text + prefix, name);
+    return nearest ? nearest - prefix : NULL;
+}
+
 static ls_status unknown_column(const ls_option *option, const char *text)
 {
     char what[200];
-    const char *nearest = ls_nearest_name(text, watched);
+    const char *nearest = nearest_column(text);
     snprintf(what, sizeof what, "loss, accuracy, topK, precision, recall, f1, mse, mae or r2, or "
              "one of them after val_%s%s%s", nearest ? "; did you mean " : "",
              nearest ? nearest : "", nearest ? "?" : "");

@@ -48,6 +48,28 @@ static void test_help_and_version_go_to_standard_output(void **state)
     assert_true(strncmp(last.out, "lockstep ", 9) == 0);
 }
 
+static void test_help_is_had_by_other_words_too(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line, *same;
+    } pairs[] = {
+        { "help", "--help" },          { "-h", "--help" },
+        { "train -h", "train --help" }, { "help train", "train --help" },
+        { "bench -h", "bench --help" }, { "help bench", "bench --help" },
+        { "bench gemm -h", "bench gemm --help" }, { "help bench gemm", "bench gemm --help" },
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+        expect(pairs[i].same, 0);
+        char *text = strdup(last.out);
+        assert_non_null(text);
+        expect(pairs[i].line, 0);
+        assert_string_equal(last.out, text);
+        assert_string_equal(last.err, "");
+        free(text);
+    }
+}
+
 /* Every run of blanks and line ends becomes one blank. */
 static void join_lines(char *text)
 {
@@ -144,6 +166,8 @@ static const struct {
     { "train linear --data digits --devices hots", 2, "--devices hots" },
     { "train linear --data digits --devices cuda", 5, "CUDA" },
     { "train linear --data digits --until acc>=0.9", 2, "--until" },
+    { "train linear --data digits --monitor val_lss", 2, "did you mean val_loss?" },
+    { "train linear --data digits --monitor val_auc", 2, "one of them after val_ [" },
     { "train linear --data digits --steps 3 --explain-step 4", 2, "the run ends with step 3" },
     { "train linear --data digts", 2, "did you mean 'digits'?" },
     { "train linear", 2, "--data" },
@@ -158,7 +182,10 @@ static const struct {
     { "eval", 2, "eval needs more" },
     { "eval nothing.safetensors --data digits", 3, "nothing.safetensors" },
     { "eval nothing.safetensors --lr 3", 2, "--lr is an option of train, not of eval" },
+    { "eval nothing.safetensors --p2p off", 2, "--p2p is an option of train, not of eval" },
+    { "help trian", 2, "did you mean train?" },
     { "predict x --out y.txt", 2, ".csv or .npy" },
+    { "predict x --p2p off", 2, "--p2p is an option of train, not of predict" },
     { "show mnst-mlp", 2, "did you mean 'mnist-mlp'?" },
     { "show mlp", 2, "mlp:2:9: " },
     { "show nothing.safetensors", 3, "nothing.safetensors" },
@@ -238,7 +265,13 @@ static void test_the_environment_is_checked_like_an_option(void **state)
     unsetenv("LOCKSTEP_P2P");
     setenv("LOCKSTEP_ISA", "mmx", 1);
     expect("devices", 2);
-    expect_text(last.err, "LOCKSTEP_ISA");
+    expect_text(last.err, "LOCKSTEP_ISA=mmx is unknown; known are reference, portable");
+    char word[2000];
+    memset(word, 'x', sizeof word - 1);
+    word[sizeof word - 1] = '\0';
+    setenv("LOCKSTEP_ISA", word, 1);
+    expect("devices", 2);
+    expect_text(last.err, "xxx is unknown; known are reference, portable");
     setenv("LOCKSTEP_ISA", "portable", 1);
     expect("devices", 0);
     expect_text(last.out, "kernels     portable");
@@ -299,6 +332,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST_IN_FOLDER(test_without_a_command_usage_goes_to_standard_error),
         TEST_IN_FOLDER(test_help_and_version_go_to_standard_output),
+        TEST_IN_FOLDER(test_help_is_had_by_other_words_too),
         TEST_IN_FOLDER(test_no_line_of_help_is_longer_than_100_columns),
         TEST_IN_FOLDER(test_the_help_of_train_names_every_option),
         TEST_IN_FOLDER(test_help_says_the_default_that_the_command_has),

@@ -49,12 +49,12 @@ ls_status ls_kernels_host_table(const ls_kernels **out)
             return LS_OK;
         }
         if (!is_free) {
-            return ls_fail(LS_ERR_ARGUMENT, "LOCKSTEP_ISA=%s: this CPU lacks it; it has %s", wanted,
-                           ls_cpu_features());
+            return ls_fail(LS_ERR_ARGUMENT, "LOCKSTEP_ISA=%.60s: this CPU lacks it; it has %s",
+                           wanted, ls_cpu_features());
         }
     }
     return ls_fail(LS_ERR_ARGUMENT,
-                   "LOCKSTEP_ISA=%s is unknown; known are reference, portable, avx2, avx512",
+                   "LOCKSTEP_ISA=%.60s is unknown; known are reference, portable, avx2, avx512",
                    wanted);
 }
 

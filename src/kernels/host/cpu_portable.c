@@ -15,7 +15,7 @@ ls_status ls_kernels_host_table(const ls_kernels **out)
     const char *wanted = getenv("LOCKSTEP_ISA");
     if (wanted != NULL && *wanted != '\0' && strcmp(wanted, ls_kernels_portable.name) != 0) {
         return ls_fail(LS_ERR_ARGUMENT,
-                       "LOCKSTEP_ISA=%s: this build knows reference and portable only", wanted);
+                       "LOCKSTEP_ISA=%.60s: this build knows reference and portable only", wanted);
     }
     *out = &ls_kernels_portable;
     return LS_OK;
