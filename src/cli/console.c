@@ -8,6 +8,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -22,7 +23,9 @@ enum { BAR_CELLS_MAX = 24, LINE_BYTES = 256, TEXT_COLUMNS = 72 };
 
 void ls_console_init(ls_console *console)
 {
-    *console = (ls_console){ .is_live = isatty(STDOUT_FILENO) == 1 };
+    const char *terminal = getenv("TERM");
+    const bool is_dumb = terminal && strcmp(terminal, "dumb") == 0;
+    *console = (ls_console){ .is_live = isatty(STDOUT_FILENO) == 1 && !is_dumb };
 }
 
 const char *ls_readable(double x, char out[LS_READABLE_BYTES])

@@ -2,8 +2,8 @@
 /* console.h -- a run's progress on standard output.
  *
  * On a terminal: one live line per epoch, redrawn at most ten times a second, with the time that is
- * left; the finished epoch's line replaces it. In a pipe or a file: the finished epochs' lines
- * alone.
+ * left; the finished epoch's line replaces it. In a pipe or a file, and where TERM is "dumb": the
+ * finished epochs' lines alone.
  * Warnings and notes go to standard error.
  *
  * Thread rule: the trainer calls the observer's functions one at a time.
@@ -17,7 +17,7 @@
 #include "train/trainer.h"
 
 typedef struct {
-    bool is_live;        /* standard output is a terminal */
+    bool is_live;        /* standard output is a terminal that can redraw a line */
     bool is_drawn;       /* a live line is on the screen */
     double drawn_at;     /* seconds, ls_clock */
     ls_config effective; /* the run's configuration, once the plan has told it */

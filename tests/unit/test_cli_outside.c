@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* test_cli_outside.c -- a run whose surroundings fail it: signals, lost output, a disk limit.
+/* test_cli_outside.c -- a run whose surroundings fail it: signals, lost output, a disk limit;
+ * and the terminal that it prints to.
  */
+#define _XOPEN_SOURCE 700 /* posix_openpt */
 #include "support/test.h"
 
 #include <errno.h>
@@ -118,6 +120,35 @@ static void test_a_data_file_cut_short_under_a_run_is_named(void **state)
     expect("show r", 0);
 }
 
+/* Run `line` on a terminal; what it prints there comes to last.out. */
+static void expect_on_terminal(const char *type, char *line)
+{
+    char *argv[COMMAND_WORDS_MAX];
+    const int screen = posix_openpt(O_RDWR | O_NOCTTY);
+    if (screen < 0 || grantpt(screen) != 0 || unlockpt(screen) != 0) skip();
+    const int terminal = open(ptsname(screen), O_RDWR | O_NOCTTY);
+    assert_true(terminal >= 0);
+    command_words(line, argv);
+    setenv("TERM", type, 1);
+    const pid_t pid = command_start(argv, terminal);
+    close(terminal);
+    last.out[0] = '\0';
+    assert_int_equal(read_to_end(pid, screen), 0);
+    expect_text(last.out, "epoch 1/1  loss");
+}
+
+static void test_a_dumb_terminal_gets_lines_alone(void **state)
+{
+    (void)state;
+    char live[] = "train linear --data digits --epochs 1 --out r";
+    char dumb[] = "train linear --data digits --epochs 1 --out s";
+    expect_on_terminal("xterm", live);
+    expect_text(last.out, "\r\033[K");
+    expect_on_terminal("dumb", dumb);
+    for (const char *c = last.out; *c; c++)
+        assert_true(*c != '\033' && (*c != '\r' || c[1] == '\n')); /* \r\n is the terminal's */
+}
+
 static void test_output_that_is_lost_is_a_failure(void **state)
 {
     (void)state;
@@ -187,6 +218,7 @@ int main(void)
         TEST_IN_FOLDER(test_a_signal_ends_a_run_with_a_checkpoint_and_how_to_continue),
         TEST_IN_FOLDER(test_a_second_signal_ends_a_run_at_once),
         TEST_IN_FOLDER(test_a_data_file_cut_short_under_a_run_is_named),
+        TEST_IN_FOLDER(test_a_dumb_terminal_gets_lines_alone),
         TEST_IN_FOLDER(test_output_that_is_lost_is_a_failure),
         TEST_IN_FOLDER(test_closed_streams_leave_the_files_of_a_run_alone),
         TEST_IN_FOLDER(test_a_file_that_may_not_grow_is_a_message_and_exit_code_1),
