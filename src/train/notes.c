@@ -65,6 +65,28 @@ static void note_sigmoid(const ls_run *run)
     note(run, line);
 }
 
+/* Batch normalisation of one number at a time: its own mean, so nothing is left of it. */
+static void note_single(const ls_run *run)
+{
+    const ls_config *c = &run->config;
+    const bool by_shard = c->batchnorm == LS_BATCHNORM_SHARD;
+    const uint64_t samples = ls_dataset_describe(run->dataset)->count[LS_PART_TRAIN];
+    const uint64_t batch = c->global_batch < samples ? c->global_batch : samples;
+    char line[LS_MESSAGE_BYTES];
+    if (batch > (by_shard ? (uint64_t)c->shards : 1)) return;
+    for (int l = 0; l < run->model.layer_count; l++) {
+        const ls_layer *layer = &run->model.layer[l];
+        if (layer->op != LS_OP_BATCHNORM || !layer->is_used) continue;
+        if (layer->in.height * layer->in.width != 1) continue;
+        snprintf(line, sizeof line, "warning: layer '%s', line %d of the model, takes statistics "
+                 "of one sample, so its output is beta whatever the input: give a %s several "
+                 "(--global-batch%s)", layer->name, layer->line, by_shard ? "shard" : "batch",
+                 by_shard ? ", --shards" : "");
+        note(run, line);
+        return;
+    }
+}
+
 /* The best epoch so far is known by its numbers alone. */
 static void note_lost_best(const ls_run *run)
 {
@@ -124,6 +146,7 @@ void ls_note_begin(const ls_run *run, uint64_t first)
     ls_idle_tell(&run->config, first, run->last_step, run->observer);
     note_unused(run);
     note_sigmoid(run);
+    note_single(run);
     note_lost_best(run);
     note_scale(run);
     note_init(run);

@@ -124,6 +124,31 @@ static void test_a_sigmoid_before_a_crossentropy_is_warned_of(void **state)
     assert_string_equal(last.err, "");
 }
 
+static void test_statistics_of_one_sample_are_warned_of(void **state)
+{
+    (void)state;
+    write_text("dense.model", "input auto\nflatten\ndense 4\nbatchnorm\ndense auto\n"
+               "loss softmax-crossentropy\n");
+    write_text("image.model", "input auto\nbatchnorm\nflatten\ndense auto\n"
+               "loss softmax-crossentropy\n");
+    const char *line = "train dense.model --data digits --steps 1 --batchnorm shard "
+                       "--global-batch 8 --out a";
+    expect(line, 0);
+    expect_text(last.err, "lockstep: warning: layer 'batchnorm1', line 4 of the model, takes "
+                "statistics of one sample, so its output is beta whatever the input: give a shard "
+                "several (--global-batch, --shards)\n");
+    expect("train dense.model --data digits --steps 1 --global-batch 1 --out b", 0);
+    expect_text(last.err, "give a batch several (--global-batch)\n");
+    expect("train dense.model --data digits --steps 1 --batchnorm shard --global-batch 9 --out c",
+           0);
+    assert_string_equal(last.err, "");
+    expect("train dense.model --data digits --steps 1 --global-batch 2 --out d", 0);
+    assert_string_equal(last.err, "");
+    expect("train image.model --data digits --steps 1 --batchnorm shard --global-batch 8 --out e",
+           0);
+    assert_string_equal(last.err, "");
+}
+
 static void test_a_warm_up_that_the_run_does_not_outlast_is_warned_of(void **state)
 {
     (void)state;
@@ -250,6 +275,7 @@ int main(void)
         TEST_IN_FOLDER(test_an_option_that_does_nothing_is_warned_of),
         TEST_IN_FOLDER(test_a_rate_beside_a_table_of_rates_is_warned_of),
         TEST_IN_FOLDER(test_a_sigmoid_before_a_crossentropy_is_warned_of),
+        TEST_IN_FOLDER(test_statistics_of_one_sample_are_warned_of),
         TEST_IN_FOLDER(test_a_warm_up_that_the_run_does_not_outlast_is_warned_of),
         TEST_IN_FOLDER(test_more_epochs_than_a_cosine_has_are_warned_of),
         TEST_IN_FOLDER(test_an_until_that_was_not_reached_is_told_of),
