@@ -13,22 +13,27 @@
 
 #include "train/run.h"
 
-static bool is_directory(const char *path)
+typedef enum { ABSENT, FOLDER, FILE_THERE } presence;
+
+/* What is at `path`. What cannot be looked at is not taken for absent: a run would start anew over
+ * it; nor for a file that is damaged: it may be looked at another time. */
+static ls_status look_at(const char *path, presence *out)
 {
     struct stat info;
-    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    *out = ABSENT;
+    if (stat(path, &info) == 0) *out = S_ISDIR(info.st_mode) ? FOLDER : FILE_THERE;
+    else if (errno != ENOENT && errno != ENOTDIR)
+        return ls_fail(LS_ERR_IO, "%s: cannot be looked at: %s", path, strerror(errno));
+    return LS_OK;
 }
 
-/* path = the last checkpoint of a run's folder, "" if there is none. One that cannot be looked at
- * is not taken for absent: a run would start anew over it. */
+/* path = the last checkpoint of a run's folder, "" if there is none. */
 static ls_status find_last(const char *folder, char *path, size_t bytes)
 {
-    struct stat info;
+    presence found;
     snprintf(path, bytes, "%s/checkpoints/last.safetensors", folder);
-    if (stat(path, &info) == 0) return LS_OK;
-    if (errno != ENOENT && errno != ENOTDIR)
-        return ls_fail(LS_ERR_IO, "%s: cannot be looked at: %s", path, strerror(errno));
-    path[0] = '\0';
+    LS_TRY(look_at(path, &found));
+    if (found == ABSENT) path[0] = '\0';
     return LS_OK;
 }
 
@@ -45,7 +50,9 @@ static ls_status refuse_inner_folder(const char *option, const char *folder)
 
 ls_status ls_checkpoint_find(const char *argument, char *path, size_t bytes)
 {
-    if (!is_directory(argument)) {
+    presence found;
+    LS_TRY(look_at(argument, &found));
+    if (found != FOLDER) {
         snprintf(path, bytes, "%s", argument);
         return LS_OK;
     }
@@ -64,7 +71,9 @@ ls_status ls_resume_find(const ls_config *config, char *path, size_t bytes)
     if (automatic && !config->out[0])
         return ls_fail(LS_ERR_ARGUMENT, "--resume auto needs --out DIR: the run folder that is "
                        "started or continued");
-    if (!automatic && !is_directory(resume)) return ls_checkpoint_find(resume, path, bytes);
+    presence found = FOLDER;
+    if (!automatic) LS_TRY(look_at(resume, &found));
+    if (found != FOLDER) return ls_checkpoint_find(resume, path, bytes);
     LS_TRY(find_last(automatic ? config->out : resume, path, bytes));
     if (automatic || path[0]) return LS_OK;
     LS_TRY(refuse_inner_folder("--resume ", resume));

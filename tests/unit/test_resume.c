@@ -266,6 +266,9 @@ static void test_a_checkpoint_that_cannot_be_looked_at_is_not_absent(void **stat
     training_set(t, "resume", "auto");
     assert_int_equal(training_run(t), LS_ERR_IO);
     assert_non_null(strstr(ls_last_error(), "last.safetensors: cannot be looked at: "));
+    training_set(t, "resume", loop);
+    assert_int_equal(training_run(t), LS_ERR_IO);
+    assert_non_null(strstr(ls_last_error(), "checkpoints: cannot be looked at: "));
     training_destroy(t);
 }
 
