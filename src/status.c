@@ -58,6 +58,14 @@ ls_status ls_fail_again(ls_status code, const char *text, const char *place)
     return code;
 }
 
+ls_status ls_fail_before(ls_status code, const char *words)
+{
+    char text[LS_MESSAGE_BYTES];
+    text_mark_cut(text, snprintf(text, sizeof text, "%s%s", words, last.text));
+    memcpy(last.text, text, sizeof text);
+    return code;
+}
+
 void ls_record_keep(ls_record *out) { *out = last; }
 
 void ls_record_restore(const ls_record *record) { last = *record; }

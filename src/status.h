@@ -52,6 +52,9 @@ const char *ls_last_error_place(void);
 /* Make (code, text, place) this thread's record: how a rank's cause reaches the main thread. */
 ls_status ls_fail_again(ls_status code, const char *text, const char *place);
 
+/* Put `words` before the text of this thread's record; its place stays. Returns `code`. */
+ls_status ls_fail_before(ls_status code, const char *words);
+
 /* This thread's record, kept over a clean-up that may fail as well: the first cause is told. */
 enum { LS_PLACE_BYTES = 256 };
 typedef struct {

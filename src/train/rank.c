@@ -341,17 +341,15 @@ static ls_status fill_result(ls_rank *k)
  * before it were not. */
 static ls_status take_step(ls_rank *k)
 {
-    char text[LS_MESSAGE_BYTES], place[128], before[64] = "";
+    char where[128], before[64] = "";
     const uint64_t failed = k->progress.guard.failed_in_row;
     const ls_status status = ls_step_take(k);
     if (status == LS_OK || status == LS_ERR_ABORTED) return status;
     if (status == LS_ERR_NONFINITE && failed > 0)
         snprintf(before, sizeof before, "after %" PRIu64 " in a row that were not finite, ",
                  failed);
-    snprintf(text, sizeof text, "step %" PRIu64 ": %s%.900s", k->progress.step + 1, before,
-             ls_last_error());
-    snprintf(place, sizeof place, "%s", ls_last_error_place());
-    return ls_fail_again(status, text, place);
+    snprintf(where, sizeof where, "step %" PRIu64 ": %s", k->progress.step + 1, before);
+    return ls_fail_before(status, where);
 }
 
 ls_status ls_rank_run(int rank, void *run)

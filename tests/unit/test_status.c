@@ -49,6 +49,26 @@ static void test_a_text_that_is_too_long_says_that_it_was_cut(void **state)
     assert_string_equal(ls_last_error() + LS_MESSAGE_BYTES - 5, "x...");
 }
 
+static void test_words_may_be_put_before_a_record(void **state)
+{
+    (void)state;
+    char text[LS_MESSAGE_BYTES], want[LS_MESSAGE_BYTES];
+    memset(text, 'x', sizeof text);
+    text[LS_MESSAGE_BYTES - 1 - 8] = '\0';
+    (void)fail_with(text);
+    char *place = strdup(ls_last_error_place());
+    assert_non_null(place);
+    assert_int_equal(ls_fail_before(LS_ERR_IO, "step 7: "), LS_ERR_IO);
+    snprintf(want, sizeof want, "step 7: %.*s", LS_MESSAGE_BYTES - 1 - 8, text);
+    assert_string_equal(ls_last_error(), want); /* just fits */
+    assert_string_equal(ls_last_error_place(), place);
+    (void)ls_fail_before(LS_ERR_IO, "again, ");
+    assert_memory_equal(ls_last_error(), "again, step 7: xxx", 18);
+    assert_int_equal(strlen(ls_last_error()), LS_MESSAGE_BYTES - 1);
+    assert_string_equal(ls_last_error() + LS_MESSAGE_BYTES - 5, "x...");
+    free(place);
+}
+
 static void test_a_text_cannot_steer_a_terminal(void **state)
 {
     (void)state;
@@ -140,6 +160,7 @@ int main(void)
         cmocka_unit_test(test_a_failure_keeps_code_text_and_place),
         cmocka_unit_test(test_a_text_may_quote_the_record_it_replaces),
         cmocka_unit_test(test_a_text_that_is_too_long_says_that_it_was_cut),
+        cmocka_unit_test(test_words_may_be_put_before_a_record),
         cmocka_unit_test(test_a_text_cannot_steer_a_terminal),
         cmocka_unit_test(test_a_record_belongs_to_its_thread),
         cmocka_unit_test(test_try_returns_at_the_first_failure_only),
