@@ -238,18 +238,14 @@ static void set_alone(ls_pool *pool)
 
 static int pool_start(ls_pool *pool)
 {
-    pthread_attr_t attribute;
-    int failed = pthread_attr_init(&attribute);
-    if (failed != 0) return failed;
-    failed = pthread_attr_setstacksize(&attribute, STACK_BYTES);
+    int failed = 0;
     while (failed == 0 && pool->started < pool->thread_count - 1) {
         helper *next = &pool->helpers[pool->started];
         next->pool = pool;
         next->number = pool->started + 1;
-        failed = pthread_create(&next->thread, &attribute, helper_main, next);
+        failed = ls_thread_start(&next->thread, STACK_BYTES, helper_main, next);
         if (failed == 0) pool->started++;
     }
-    (void)pthread_attr_destroy(&attribute);
     return failed;
 }
 

@@ -52,7 +52,7 @@
 #include "plural.h"
 #include "sizes.h"
 
-enum { STACK_BYTES = 8 << 20 }; /* of a rank thread; the same under every ulimit -s */
+enum { STACK_BYTES = 8 << 20 }; /* of a rank thread */
 
 static const double GRACE_S = 1.0; /* beyond its timeout, for a rank to return after a failure */
 
@@ -203,20 +203,25 @@ static void *rank_main(void *argument)
     return NULL;
 }
 
+int ls_thread_start(pthread_t *thread, size_t stack_bytes, void *(*fn)(void *), void *arg)
+{
+    pthread_attr_t attribute;
+    int failed = pthread_attr_init(&attribute);
+    if (failed != 0) return failed;
+    failed = pthread_attr_setstacksize(&attribute, stack_bytes);
+    if (failed == 0) failed = pthread_create(thread, &attribute, fn, arg);
+    (void)pthread_attr_destroy(&attribute);
+    return failed;
+}
+
 /* Start the ranks; returns how many are running. If one cannot be started the group is aborted. */
 static int group_start(ls_group *group)
 {
-    pthread_attr_t attribute;
-    int started = 0;
-    int failed = pthread_attr_init(&attribute);
-    if (failed == 0) {
-        failed = pthread_attr_setstacksize(&attribute, STACK_BYTES);
-        while (failed == 0 && started < group->world_size) {
-            rank_slot *slot = &group->slot[started];
-            failed = pthread_create(&slot->thread, &attribute, rank_main, slot);
-            if (failed == 0) started++;
-        }
-        (void)pthread_attr_destroy(&attribute);
+    int started = 0, failed = 0;
+    while (failed == 0 && started < group->world_size) {
+        rank_slot *slot = &group->slot[started];
+        failed = ls_thread_start(&slot->thread, STACK_BYTES, rank_main, slot);
+        if (failed == 0) started++;
     }
     if (failed != 0)
         ls_group_abort(group, started,

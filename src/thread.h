@@ -17,6 +17,7 @@
 #ifndef LS_THREAD_H
 #define LS_THREAD_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -141,6 +142,10 @@ bool ls_cores_enter(const ls_cores *cores, int first, int count);
 
 /* "0-3,8": those cores. `room` bytes. */
 void ls_cores_text(const ls_cores *cores, int first, int count, char *text, size_t room);
+
+/* Start a thread that runs fn(arg), with a stack of `stack_bytes` under every ulimit -s. Returns 0,
+ * or why not, as pthread_create does. */
+int ls_thread_start(pthread_t *thread, size_t stack_bytes, void *(*fn)(void *), void *arg);
 
 /* From now on the calling thread, when it wakes, waits for its turn instead of taking the core of a
  * thread that is running. */

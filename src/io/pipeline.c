@@ -38,7 +38,7 @@
 #include "io/batch_slot.h"
 #include "io/sampler.h"
 
-enum { STACK_BYTES = 1 << 20 }; /* of a reader; the same under every ulimit -s */
+enum { STACK_BYTES = 1 << 20 }; /* of a reader */
 
 typedef struct {
     unsigned char *staging; /* borrowed: depth slots */
@@ -202,30 +202,18 @@ static ls_status alloc_queues(ls_pipeline *p, void *const *staging)
     return LS_OK;
 }
 
-/* Returns 0, or why not, as pthread_create does. */
-static int start_reader(reader *me)
-{
-    pthread_attr_t attribute;
-    int failed = pthread_attr_init(&attribute);
-    if (failed != 0) return failed;
-    failed = pthread_attr_setstacksize(&attribute, STACK_BYTES);
-    if (failed == 0) failed = pthread_create(&me->thread, &attribute, reader_main, me);
-    (void)pthread_attr_destroy(&attribute);
-    return failed;
-}
-
 static ls_status start_readers(ls_pipeline *p)
 {
     const size_t count = ls_dataset_describe(p->config.dataset)->count[LS_PART_TRAIN];
     for (int i = 0; i < p->config.reader_count; i++) {
-        p->reader[i].pipeline = p;
-        p->reader[i].order = malloc(count * sizeof(uint32_t));
-        p->reader[i].scratch =
-            malloc(ls_augment_scratch_bytes(ls_dataset_describe(p->config.dataset)));
-        if (!p->reader[i].order || !p->reader[i].scratch) {
+        reader *me = &p->reader[i];
+        me->pipeline = p;
+        me->order = malloc(count * sizeof(uint32_t));
+        me->scratch = malloc(ls_augment_scratch_bytes(ls_dataset_describe(p->config.dataset)));
+        if (!me->order || !me->scratch) {
             return ls_fail(LS_ERR_MEMORY, "no memory for the order of %zu samples", count);
         }
-        const int failed = start_reader(&p->reader[i]);
+        const int failed = ls_thread_start(&me->thread, STACK_BYTES, reader_main, me);
         if (failed != 0) {
             return ls_fail(LS_ERR_MEMORY, "reader thread %d of %d not started: %s", i + 1,
                            p->config.reader_count, strerror(failed));
