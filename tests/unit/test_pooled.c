@@ -191,6 +191,11 @@ static void test_forward_of_a_first_layer_in_registers(void **state)
             .window = 2, .stride = 2, .has_relu = width % 3 > 0, .has_bias = width % 4 > 0,
             .mix = NAIVE_ZEROS });
     }
+    for (size_t pad = 1; pad < 4; pad++) { /* 5 x 5 taps: windows that see nothing but padding */
+        check_forward(&(pooled_case){ .conv = shape_of(4, 6 + pad, 9, 4 - pad, 32, 5, 1, pad, 3),
+                                      .window = 2, .stride = 2, .has_relu = pad == 2,
+                                      .has_bias = true, .mix = NAIVE_ZEROS });
+    }
     for (int relu = 0; relu < 2; relu++) {
         check_forward(&(pooled_case){ .conv = shape_of(9, 32, 32, 3, 32, 3, 1, 0, 0), .window = 2,
                                       .stride = 2, .has_relu = relu, .has_bias = true,

@@ -26,28 +26,14 @@
  */
 #include "kernels/host/filter_rows.h"
 
+#include "kernels/host/image_rows.h"
 #include "kernels/host/lanes.h"
-#include "kernels/host/pack.h"
 #include "kernels/host/pool.h"
-#include "sizes.h"
 
 enum { TRIPLE = 3, TILE_ROWS = TRIPLE * LS_TILE_TRIPLES };
 
 /* Narrower filter rows make tiles of too few chains. */
 enum { FILTER_ROW_MIN = 8, SCRATCH_FLOATS_MAX = 1 << 18 };
-
-/* Floats in a row of the band: what the windows of an output row see. */
-static size_t band_row(const ls_conv_shape *s)
-{
-    return ((s->out_width - 1) * s->stride_width + s->kernel_width) * s->channels;
-}
-
-static bool has_padding(const ls_conv_shape *s)
-{
-    return s->pad_top > 0 || s->pad_left > 0
-           || (s->out_height - 1) * s->stride_height + s->kernel_height > s->height
-           || (s->out_width - 1) * s->stride_width + s->kernel_width > s->width;
-}
 
 /* Triples of a filter row, the last of which may be short. */
 static size_t row_triples(const ls_conv_shape *s)
@@ -70,27 +56,12 @@ size_t LS_HOST(filter_rows_floats)(const ls_conv_shape *s, size_t slice_rows)
         return 0;
     }
     const size_t rows = slice_rows * (s->stride_height + s->kernel_height);
-    const size_t band = ls_ceil_div(rows * band_row(s), LS_LANES) * LS_LANES + LS_LANES;
+    const size_t band = ls_ceil_div(rows * ls_padded_row(s), LS_LANES) * LS_LANES + LS_LANES;
     const size_t floats = chain_floats(s) + band;
     return floats <= SCRATCH_FLOATS_MAX ? floats : 0;
 }
 
 /* -- the band ---------------------------------------------------------------------------------- */
-
-/* One row of the image, or of padding, with the padding on both sides. The floats after it are
- * the next row's, which follows. */
-static void copy_row(const ls_conv_shape *s, const float *image, size_t h, float *to)
-{
-    const size_t row = band_row(s), before = ls_min_size(s->pad_left * s->channels, row);
-    const size_t inside = ls_min_size(s->width * s->channels, row - before);
-    if (h >= s->height) { /* above the image it is huge */
-        ls_zero_over(to, row);
-        return;
-    }
-    ls_zero_over(to, before);
-    ls_copy_over(to + before, image + h * s->width * s->channels, inside);
-    ls_zero_over(to + before + inside, row - before - inside);
-}
 
 /* Where each output row's windows begin, counted from job->a; the band, if there is one. */
 static void list_runs(ls_filter_rows *job, bool in_band, float *band)
@@ -104,7 +75,7 @@ static void list_runs(ls_filter_rows *job, bool in_band, float *band)
             const size_t top = p * s->stride_height;
             if (i == 0 || p == 0 || next < top) next = top;
             for (; next < top + s->kernel_height; next++) {
-                copy_row(s, job->x + n * s->height * image_row, next - s->pad_top,
+                ls_copy_padded_row(s, job->x + n * s->height * image_row, next - s->pad_top,
                          band + rows++ * job->row_floats);
             }
             job->run[i] = (rows - s->kernel_height) * job->row_floats;
@@ -118,9 +89,9 @@ static void list_runs(ls_filter_rows *job, bool in_band, float *band)
 void LS_HOST(filter_rows_begin)(ls_filter_rows *job)
 {
     const ls_conv_shape *s = job->shape;
-    const bool in_band = has_padding(s) || job->count == 0; /* without samples x may be NULL */
+    const bool in_band = ls_has_padding(s) || job->count == 0; /* without samples x may be NULL */
     float *band = job->scratch + chain_floats(s);
-    job->row_floats = in_band ? band_row(s) : s->width * s->channels;
+    job->row_floats = in_band ? ls_padded_row(s) : s->width * s->channels;
     job->a = (in_band ? band : job->x) + job->first_filter_row * job->row_floats;
     list_runs(job, in_band, band);
 }

@@ -11,17 +11,19 @@
  */
 #include "kernels/host/pooled_tile.h"
 
+#include "kernels/host/image_rows.h"
 #include "kernels/host/lanes.h"
-#include "kernels/host/pack.h"
 #include "kernels/host/pool.h"
 #include "kernels/host/ranges.h"
-#include "sizes.h"
 
 /* Outputs of a tile, beside each other: four chains each. */
 enum { OUTPUTS = LS_TILE_ROWS * LS_TILE_VECTORS / 4 };
 
 /* Rows of outputs that make a task: some 10 us. */
 enum { GRAIN = 16 };
+
+/* Floats of scratch memory: half for the filters, half for rows with their padding. */
+enum { PANELS_MAX = LS_SCRATCH_BYTES / sizeof(float) / 2, COPY_MAX = PANELS_MAX };
 
 /* -- tiles ------------------------------------------------------------------------------------- */
 
@@ -130,6 +132,8 @@ typedef struct {
     const ls_pooled_conv_forward_args *args;
     const float *panels; /* for every LS_TILE_COLUMNS filters [depth][LS_TILE_COLUMNS] */
     size_t depth;        /* k of a chain */
+    ls_pool *pool;
+    bool copies;         /* there is padding: a row of outputs has its own copy of the image's */
 } job;
 
 /* As few tiles as may be, and as even: first the larger ones. */
@@ -142,15 +146,23 @@ static void pool_row(const job *j, const outputs_row *row)
     tiles_of[each - 1](row, larger * (each + 1), tiles - larger);
 }
 
+/* What a row of outputs sees, padding included; its two rows of places begin with row `top`. */
+static void copy_rows(const ls_conv_shape *s, const float *image, size_t top, float *to)
+{
+    for (size_t i = 0; i <= s->kernel_height; i++)
+        ls_copy_padded_row(s, image, top + i - s->pad_top, to + i * ls_padded_row(s));
+}
+
 /* Rows [begin, end) of outputs, counted through all samples. */
 static void pool_rows(const void *job_, size_t begin, size_t end, int thread)
 {
-    (void)thread;
     const job *j = job_;
+    float *copy = (float *)ls_pool_scratch(j->pool, thread) + PANELS_MAX;
     const ls_conv_forward_args *conv = &j->args->conv;
     const ls_conv_shape *s = &conv->shape;
     const ls_pool_shape *p = &j->args->pool.shape;
-    outputs_row row = { .a_row = s->width * s->channels,
+    const size_t image_floats = s->height * s->width * s->channels;
+    outputs_row row = { .a_row = j->copies ? ls_padded_row(s) : s->width * s->channels,
                         .filter_rows = s->kernel_height,
                         .filter_row = s->kernel_width * s->channels,
                         .relu = conv->relu,
@@ -158,7 +170,9 @@ static void pool_rows(const void *job_, size_t begin, size_t end, int thread)
     for (size_t r = begin; r < end; r++) {
         const size_t n = r / p->out_height, h = 2 * (r % p->out_height);
         const size_t to = r * p->out_width * s->filters;
-        row.a = conv->x + (n * s->height + h) * row.a_row;
+        const float *image = conv->x + n * image_floats;
+        if (j->copies) copy_rows(s, image, h, copy);
+        row.a = j->copies ? copy : image + h * row.a_row;
         for (size_t f = 0; f < s->filters; f += LS_LANES) {
             const size_t panel = f / LS_TILE_COLUMNS * LS_TILE_COLUMNS;
             row.b = j->panels + panel * j->depth + (f - panel);
@@ -180,20 +194,20 @@ static size_t depth_of(const ls_conv_shape *s)
 bool LS_HOST(pools_in_tile)(const ls_pooled_conv_forward_args *args)
 {
     const ls_conv_shape *s = &args->conv.shape;
-    const ls_pool_shape *p = &args->pool.shape;
     const size_t columns = ls_ceil_div(s->filters, LS_TILE_COLUMNS) * LS_TILE_COLUMNS;
+    const size_t copy = (s->kernel_height + 1) * ls_padded_row(s) + LS_LANES;
     return (s->channels == 1 || s->channels == 3) && s->filters % LS_LANES == 0
-           && s->stride_height == 1 && s->stride_width == 1 && s->pad_top == 0 && s->pad_left == 0
-           && s->out_height + s->kernel_height <= s->height + 1
-           && s->out_width + s->kernel_width <= s->width + 1 && ls_max_pool_has_squares(p)
-           && depth_of(s) * columns <= LS_SCRATCH_BYTES / sizeof(float);
+           && s->stride_height == 1 && s->stride_width == 1
+           && ls_max_pool_has_squares(&args->pool.shape)
+           && depth_of(s) * columns <= PANELS_MAX && copy <= COPY_MAX;
 }
 
 ls_status LS_HOST(pool_in_tile)(ls_stream *stream, const ls_pooled_conv_forward_args *args)
 {
     const ls_conv_shape *s = &args->conv.shape;
     float *panels = ls_pool_scratch(stream->device->pool, 0);
-    const job j = { .args = args, .panels = panels, .depth = depth_of(s) };
+    const job j = { .args = args, .panels = panels, .depth = depth_of(s),
+                    .pool = stream->device->pool, .copies = ls_has_padding(s) };
     for (size_t f = 0; f < s->filters; f += LS_TILE_COLUMNS) {
         ls_pack_columns(panels + f * j.depth, args->conv.w + f * j.depth, j.depth, j.depth,
                         ls_min_size(s->filters - f, LS_TILE_COLUMNS));
