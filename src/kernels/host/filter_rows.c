@@ -157,50 +157,59 @@ LS_ALWAYS_INLINE void multiply(const tile *t, size_t triples, size_t each, bool 
     if (sums) ls_vec_store(t->sum, ls_vec_add(sum, ls_vec_zero())); /* once or often: the same */
 }
 
-/* The whole filter at once, dy under a max pooling: a window's gradient, 0 where its relu had none,
- * goes to the place that was chosen. That it may be -0 there shows nowhere: chains end with + 0.0f.
- * A row of dy is half of a row of windows. The float of a place is taken from memory by name, as
- * the compiler would keep those that two places share, for which there are no registers. */
-LS_ALWAYS_INLINE void multiply_windows(const tile *t, bool sums)
+/* One place of one row of windows: its floats are taken from memory by name, as the compiler would
+ * keep those that two places share, for which there are no registers. */
+LS_ALWAYS_INLINE void multiply_place(ls_vec word, const float **a, ls_vec *acc)
+{
+#pragma GCC unroll 32
+    for (size_t i = 0; i < TILE_ROWS; i++) {
+        const float *x = a[i / (NEIGHBOURS * TRIPLE)] + i % (NEIGHBOURS * TRIPLE);
+        acc[i] = ls_vec_fma_from(x, word, acc[i]);
+    }
+#pragma GCC unroll 32
+    for (size_t g = 0; g < LS_TILE_TRIPLES; g += NEIGHBOURS) a[g / NEIGHBOURS] += TRIPLE;
+}
+
+/* Run `r`: a row of dy, which is half of a row of windows. Returns `sum` and what it adds. */
+LS_ALWAYS_INLINE ls_vec multiply_half(const tile *t, size_t r, bool sums, ls_vec sum, ls_vec *acc)
 {
     const ls_max_pool_gradient_args *pool = t->pool;
     const size_t channels = pool->shape.channels, windows = pool->shape.out_width;
+    const size_t row = t->first + r, from = row / 2 * windows * channels + t->filter;
+    const ls_bytes left = ls_bytes_set(row % 2 == 0 ? 0 : 2);
+    const ls_bytes right = ls_bytes_set(row % 2 == 0 ? 1 : 3);
+    const float *dy = pool->dy + from, *y = pool->relu_y + from;
+    const uint8_t *place = pool->place + from;
+    const float *a[LS_TILE_TRIPLES];
+#pragma GCC unroll 32
+    for (size_t g = 0; g < LS_TILE_TRIPLES; g += NEIGHBOURS)
+        a[g / NEIGHBOURS] = t->a[g] + t->run[r];
+    for (size_t w = windows; w > 0; w--, dy += channels, y += channels, place += channels) {
+        ls_fetch_source(dy);
+        ls_fetch_source(y);
+        ls_fetch_source((const float *)(const void *)place);
+        const ls_bytes chosen = ls_bytes_load(place);
+        const ls_vec gradient = ls_vec_select(ls_vec_positive(ls_vec_load(y)), ls_vec_load(dy),
+                                              ls_vec_zero());
+        ls_vec word = ls_vec_select(ls_bytes_equal(chosen, left), gradient, ls_vec_zero());
+        if (sums) sum = ls_vec_add(sum, word);
+        multiply_place(word, a, acc);
+        word = ls_vec_select(ls_bytes_equal(chosen, right), gradient, ls_vec_zero());
+        if (sums) sum = ls_vec_add(sum, word);
+        multiply_place(word, a, acc);
+    }
+    return sum;
+}
+
+/* The whole filter at once, dy under a max pooling: a window's gradient, 0 where its relu had none,
+ * goes to the place that was chosen. That it may be -0 there shows nowhere: chains end with + 0.0f.
+ */
+LS_ALWAYS_INLINE void multiply_windows(const tile *t, bool sums)
+{
     ls_vec acc[TILE_ROWS], sum = ls_vec_zero();
 #pragma GCC unroll 32
     for (size_t i = 0; i < TILE_ROWS; i++) acc[i] = ls_vec_zero();
-    for (size_t r = 0; r < t->runs; r++) {
-        const size_t row = t->first + r, from = row / 2 * windows * channels + t->filter;
-        const ls_bytes left = ls_bytes_set(row % 2 == 0 ? 0 : 2);
-        const ls_bytes right = ls_bytes_set(row % 2 == 0 ? 1 : 3);
-        const float *dy = pool->dy + from, *y = pool->relu_y + from;
-        const uint8_t *place = pool->place + from;
-        const float *a[LS_TILE_TRIPLES];
-#pragma GCC unroll 32
-        for (size_t g = 0; g < LS_TILE_TRIPLES; g += NEIGHBOURS)
-            a[g / NEIGHBOURS] = t->a[g] + t->run[r];
-        for (size_t w = windows; w > 0; w--, dy += channels, y += channels, place += channels) {
-            ls_fetch_source(dy);
-            ls_fetch_source(y);
-            ls_fetch_source((const float *)(const void *)place);
-            const ls_bytes chosen = ls_bytes_load(place);
-            const ls_vec gradient = ls_vec_select(ls_vec_positive(ls_vec_load(y)), ls_vec_load(dy),
-                                                  ls_vec_zero());
-#pragma GCC unroll 2
-            for (int half = 0; half < 2; half++) {
-                const ls_mask here = ls_bytes_equal(chosen, half == 0 ? left : right);
-                const ls_vec word = ls_vec_select(here, gradient, ls_vec_zero());
-                if (sums) sum = ls_vec_add(sum, word);
-#pragma GCC unroll 32
-                for (size_t i = 0; i < TILE_ROWS; i++) {
-                    const float *x = a[i / (NEIGHBOURS * TRIPLE)] + i % (NEIGHBOURS * TRIPLE);
-                    acc[i] = ls_vec_fma_from(x, word, acc[i]);
-                }
-#pragma GCC unroll 32
-                for (size_t g = 0; g < LS_TILE_TRIPLES; g += NEIGHBOURS)
-                    a[g / NEIGHBOURS] += TRIPLE;
-            }
-        }
-    }
+    for (size_t r = 0; r < t->runs; r++) sum = multiply_half(t, r, sums, sum, acc);
 #pragma GCC unroll 32
     for (size_t i = 0; i < TILE_ROWS; i++) ls_vec_store(t->chain + i * LS_LANES, acc[i]);
     if (sums) ls_vec_store(t->sum, ls_vec_add(sum, ls_vec_zero()));
