@@ -109,7 +109,8 @@ RULES = [
      "pool = tests"),
     # The machine with the GPU need not have cmocka: where it is a shared library, it comes along.
     ("cmocka", "for l in $$(ldd $in | awk '/libcmocka/ { print $$3 }'); do "
-               "cp $$l build/cuda/tests/ || exit 1; done; touch $out", "CP $out"),
+               "[ $$l -ef build/cuda/tests/$${l##*/} ] || cp $$l build/cuda/tests/ || exit 1; "
+               "done; touch $out", "CP $out"),
     ("gpu", "LS_REQUIRE_GPU=$${LS_REQUIRE_GPU:-1} tests/gpu/run build/gpu", "GPU",
      "pool = console"),
     ("lint", "$python tests/lint/lint.py", "LINT", "pool = console"),
