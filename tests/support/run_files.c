@@ -53,12 +53,10 @@ void assert_run_refused(const char *path, ls_run_start start, ls_status want, co
     }
 }
 
-void write_run(void)
+void write_steps(ls_run_folder *folder, uint64_t first)
 {
-    ls_run_folder *folder = open_run(LS_RUN_NEW, 0, 0);
-    assert_int_equal(ls_run_folder_write(folder, "config.txt", "lr 1\n"), LS_OK);
     ls_history_line h = epoch1;
-    for (uint64_t step = 1; step <= 6; step++) {
+    for (uint64_t step = first; step <= 6; step++) {
         const ls_log_line line = log_line((step + 1) / 2, step);
         assert_int_equal(ls_run_folder_log(folder, &line), LS_OK);
         if (step % 2 == 1) continue;
@@ -66,6 +64,13 @@ void write_run(void)
         h.step = step;
         assert_int_equal(ls_run_folder_history(folder, &h), LS_OK);
     }
+}
+
+void write_run(void)
+{
+    ls_run_folder *folder = open_run(LS_RUN_NEW, 0, 0);
+    assert_int_equal(ls_run_folder_write(folder, "config.txt", "lr 1\n"), LS_OK);
+    write_steps(folder, 1);
     ls_run_folder_close(folder);
 }
 

@@ -24,6 +24,7 @@ ls_log_line log_line(uint64_t epoch, uint64_t step);
 
 void make_empty_run(void); /* the folder, with nothing in it */
 void write_run(void);
+void write_steps(ls_run_folder *folder, uint64_t first); /* of them, to the last */
 
 /* RUN, `epochs` and `steps` of it done, its logs cut after them. */
 ls_run_folder *open_run(ls_run_start start, uint64_t epochs, uint64_t steps);

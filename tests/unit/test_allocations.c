@@ -12,21 +12,10 @@
 #include <stdatomic.h>
 
 #include "support/training.h"
+#include "support/wrapped_memory.h"
 
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t count, size_t bytes);
-void *__real_realloc(void *memory, size_t bytes);
-void *__real_aligned_alloc(size_t align, size_t bytes);
-int __real_posix_memalign(void **memory, size_t align, size_t bytes);
-char *__real_strdup(const char *text);
 void __real_free(void *memory);
 
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes);
-void *__wrap_realloc(void *memory, size_t bytes);
-void *__wrap_aligned_alloc(size_t align, size_t bytes);
-int __wrap_posix_memalign(void **memory, size_t align, size_t bytes);
-char *__wrap_strdup(const char *text);
 void __wrap_free(void *memory);
 
 static atomic_long calls;        /* of any of them, by any thread */

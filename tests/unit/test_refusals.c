@@ -20,6 +20,7 @@
 #include <stdlib.h>
 
 #include "support/training.h"
+#include "support/wrapped_memory.h"
 
 typedef enum { MEMORY, THREADS, ENTRIES, LINES } refusal;
 
@@ -33,12 +34,6 @@ static bool refuses(refusal kind)
 
 /* -- the system's place ------------------------------------------------------------------------ */
 
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t count, size_t bytes);
-void *__real_realloc(void *memory, size_t bytes);
-void *__real_aligned_alloc(size_t align, size_t bytes);
-int __real_posix_memalign(void **memory, size_t align, size_t bytes);
-char *__real_strdup(const char *text);
 char *__real_strndup(const char *text, size_t bytes);
 FILE *__real_open_memstream(char **text, size_t *bytes);
 int __real_fclose(FILE *file);
@@ -47,12 +42,6 @@ int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attribute, vo
 struct dirent *__real_readdir(DIR *folder);
 ssize_t __real_getline(char **line, size_t *room, FILE *file);
 
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes);
-void *__wrap_realloc(void *memory, size_t bytes);
-void *__wrap_aligned_alloc(size_t align, size_t bytes);
-int __wrap_posix_memalign(void **memory, size_t align, size_t bytes);
-char *__wrap_strdup(const char *text);
 char *__wrap_strndup(const char *text, size_t bytes);
 FILE *__wrap_open_memstream(char **text, size_t *bytes);
 int __wrap_fclose(FILE *file);

@@ -53,15 +53,7 @@ static void test_a_resumed_run_has_the_files_of_an_undisturbed_one(void **state)
     write_run();
     char *history = strdup(text_of(RUN "/history.csv")), *log = strdup(text_of(RUN "/log.jsonl"));
     ls_run_folder *folder = open_run(LS_RUN_CONTINUE, 1, 3); /* in the middle of epoch 2 */
-    ls_history_line h = epoch1;
-    for (uint64_t step = 4; step <= 6; step++) {
-        const ls_log_line line = log_line((step + 1) / 2, step);
-        assert_int_equal(ls_run_folder_log(folder, &line), LS_OK);
-        if (step % 2 == 1) continue;
-        h.epoch = step / 2;
-        h.step = step;
-        assert_int_equal(ls_run_folder_history(folder, &h), LS_OK);
-    }
+    write_steps(folder, 4);
     assert_string_equal(text_of(RUN "/history.csv"), history);
     assert_string_equal(text_of(RUN "/log.jsonl"), log);
     ls_run_folder_close(folder);

@@ -187,7 +187,7 @@ LS_ALWAYS_INLINE ls_vec multiply_half(const tile *t, size_t r, bool sums, ls_vec
     for (size_t w = windows; w > 0; w--, dy += channels, y += channels, place += channels) {
         ls_fetch_source(dy);
         ls_fetch_source(y);
-        ls_fetch_source((const float *)(const void *)place);
+        ls_fetch_source(place);
         const ls_bytes chosen = ls_bytes_load(place);
         const ls_vec gradient = ls_vec_select(ls_vec_positive(ls_vec_load(y)), ls_vec_load(dy),
                                               ls_vec_zero());

@@ -35,7 +35,7 @@ LS_ALWAYS_INLINE void ls_fetch_target(const float *p)
 
 /* The same for a loop that reads what another core may have written. The processor's own asking
  * ahead ends with a page of 4 KiB. */
-LS_ALWAYS_INLINE void ls_fetch_source(const float *p)
+LS_ALWAYS_INLINE void ls_fetch_source(const void *p)
 {
     enum { AHEAD_BYTES = 2048 };
     __builtin_prefetch((const void *)((uintptr_t)p + AHEAD_BYTES));

@@ -68,11 +68,8 @@ LS_ALWAYS_INLINE void pool_word(steps step, ls_window v, const float *x, size_t 
         for (size_t j = v.column.begin; j < v.column.end; j++) {
             if (i == v.row.begin && j == v.column.begin) continue;
             const size_t at = (i - v.row.begin) * step.below + (j - v.column.begin) * step.beside;
-            const ls_vec met = ls_vec_load_lanes(x + at, lanes);
-            const ls_mask replaces = ls_vec_replaces(met, largest);
-            largest = ls_vec_select(replaces, met, largest);
-            stood = ls_bytes_select(replaces, ls_bytes_set((int)(i * step.window_width + j)),
-                                    stood);
+            ls_pool_meet(ls_vec_load_lanes(x + at, lanes), (int)(i * step.window_width + j),
+                         &largest, &stood);
         }
     }
     ls_fetch_target(y);

@@ -4,6 +4,7 @@
 #define LS_KERNELS_HOST_POOL_H
 
 #include "kernels/host/host.h"
+#include LS_SIMD
 
 static inline bool ls_max_pool_windows_overlap(const ls_pool_shape *s)
 {
@@ -16,6 +17,15 @@ static inline bool ls_max_pool_has_squares(const ls_pool_shape *s)
     return s->window_height == 2 && s->window_width == 2 && s->stride_height == 2
            && s->stride_width == 2 && s->pad_top == 0 && s->pad_left == 0
            && 2 * s->out_height <= s->height && 2 * s->out_width <= s->width;
+}
+
+/* A step of a window's scan: x, at `place` of it, is the largest from here on if it is greater than
+ * what was met before, or a NaN. The first of equals stays. */
+LS_ALWAYS_INLINE void ls_pool_meet(ls_vec x, int place, ls_vec *largest, ls_bytes *stood)
+{
+    const ls_mask replaces = ls_vec_replaces(x, *largest);
+    *largest = ls_vec_select(replaces, x, *largest);
+    *stood = ls_bytes_select(replaces, ls_bytes_set(place), *stood);
 }
 
 /* Rows [row, row + rows) of dx, counted through all samples, its channels from `first` on:

@@ -77,11 +77,7 @@ LS_ALWAYS_INLINE void pool(const ls_vec *upper, const ls_vec *lower, ls_vec bias
     ls_vec largest = relu ? ls_vec_zero() : met[0];
     ls_bytes stood = ls_bytes_set(0);
 #pragma GCC unroll 4
-    for (int i = relu ? 0 : 1; i < 4; i++) {
-        const ls_mask replaces = ls_vec_replaces(met[i], largest);
-        largest = ls_vec_select(replaces, met[i], largest);
-        stood = ls_bytes_select(replaces, ls_bytes_set(i), stood);
-    }
+    for (int i = relu ? 0 : 1; i < 4; i++) ls_pool_meet(met[i], i, &largest, &stood);
     ls_fetch_target(y);
     ls_vec_store(y, largest);
     ls_bytes_store(place, stood);
