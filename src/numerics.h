@@ -285,11 +285,14 @@ LS_INLINE uint64_t ls_digest_term(size_t i, float x)
     return (2 * (uint64_t)i + 1) * ls_digest_word(x);
 }
 
+/* 2^-100: what is smaller vanishes from an optimizer's slot. */
+LS_INLINE float ls_slot_least(void) { return ls_float_of_bits(0x0d800000u); }
+
 /* An optimizer slot as it is stored: |x| < 2^-100 (the float 0x0d800000) is +0. Without it the
  * slots of dead units decay into denormals, on which arithmetic is many times slower. */
 LS_INLINE float ls_slot_flush(float x)
 {
-    const float limit = ls_float_of_bits(0x0d800000u);
+    const float limit = ls_slot_least();
     return (x < limit) & (x > -limit) ? 0.0f : x;
 }
 

@@ -51,9 +51,9 @@ typedef struct {
 } ls_weight_sums_args;
 
 /* One update of every tensor (docs/numerics.md 6), after ls_gradient_finish, or with `finish` on
- * the way: then its results are stored, and what is in g afterwards is undefined. Constants are
- * computed in double and rounded once by the caller. With rate, decay, clip and frozen of the
- * tensor's ls_tensor_step, for each of its elements:
+ * the way: then its results are stored, and g afterwards is as it came or finished, which of the
+ * two is left open. Constants are computed in double and rounded once by the caller. With rate,
+ * decay, clip and frozen of the tensor's ls_tensor_step, for each of its elements:
  *
  *   frozen    nothing changes, slots and average neither; the rest only where it is not
  *   clip      g = g * clip; and unless clip_value is 0: g = g > clip_value ? clip_value
@@ -74,7 +74,8 @@ typedef struct {
  * update_square_sum: per tensor, flat sum (double) of the square of (new w - old w), old being what
  * it was before the decay, the difference in float.
  * digest: of the new weights, frozen ones too, as ls_digest of the whole arena (whose padding is
- * zero). */
+ * zero).
+ * sums_digest: the same of g as it came. */
 typedef struct {
     const ls_arena_table *tensors;
     const ls_tensor_step *step_host;   /* [tensors] host memory */
@@ -93,6 +94,7 @@ typedef struct {
     float *average;            /* arena, or NULL: none is kept */
     double *update_square_sum; /* [tensors] */
     uint64_t *digest;          /* [1] */
+    uint64_t *sums_digest;     /* [1], or NULL; only with `finish` */
 } ls_update_args;
 
 /* Arenas of state that an optimizer keeps: slot0, slot1. */

@@ -152,6 +152,7 @@ static void check_update(gpu_arrays *g, naive_random *n, const arena *a, ls_opti
     if (joined) {
         h.finish = &hf;
         d.finish = &df;
+        d.sums_digest = words_output(g, 1, &h.sums_digest);
     }
     MUST(ls_update_reference(NULL, &h));
     MUST(ls_update(&g->stream, &d));
@@ -162,6 +163,7 @@ static void check_update(gpu_arrays *g, naive_random *n, const arena *a, ls_opti
     gpu_same_bytes(g, "squares of the update", h.update_square_sum, d.update_square_sum, count * 8);
     gpu_same_bytes(g, "digest of the weights", h.digest, d.digest, 8);
     if (joined) {
+        gpu_same_bytes(g, "digest of the sums", h.sums_digest, d.sums_digest, 8);
         gpu_same_bytes(g, "squares of the gradient", hf.square_sum, df.square_sum, count * 8);
         gpu_same_bytes(g, "first that is not finite", hf.nonfinite, df.nonfinite, count * 8);
     }

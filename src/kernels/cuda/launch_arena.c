@@ -103,6 +103,17 @@ ls_status ls_weight_sums_cuda(ls_stream *stream, const ls_weight_sums_args *a)
     return LS_OK;
 }
 
+/* Elements of an arena: tables are not in its order. */
+static size_t arena_extent(const ls_arena_table *tensors)
+{
+    size_t extent = 0;
+    for (int t = 0; t < tensors->count; t++) {
+        const size_t end = tensors->host[t].begin + tensors->host[t].count;
+        if (end > extent) extent = end;
+    }
+    return extent;
+}
+
 ls_status ls_update_cuda(ls_stream *stream, const ls_update_args *a)
 {
     float *slot0 = a->optimizer == LS_OPTIMIZER_SGD ? NULL : a->slot0;
@@ -110,6 +121,10 @@ ls_status ls_update_cuda(ls_stream *stream, const ls_update_args *a)
     const bool vector = ls_cuda_moves_quads(a->g, 0) && ls_cuda_moves_quads(a->w, 0)
                         && ls_cuda_moves_quads(slot0, 0) && ls_cuda_moves_quads(slot1, 0)
                         && ls_cuda_moves_quads(a->average, 0);
+    if (a->sums_digest) {
+        LS_TRY(ls_digest_cuda(stream, &(ls_digest_args){
+            .count = arena_extent(a->tensors), .x = a->g, .out = a->sums_digest }));
+    }
     if (a->tensors->count == 0) {
         return ls_fill(stream, a->digest, LS_DIGEST_BYTE, sizeof *a->digest);
     }

@@ -89,6 +89,7 @@ static ls_arena_part tensor_part(const ls_arena_part *parts, size_t count)
         ls_tree_push_f64(&squares, parts[i].square_sum);
         ls_tree_push_f64(&others, parts[i].other_sum);
         all.digest += parts[i].digest;
+        all.sums_digest += parts[i].sums_digest;
         if (parts[i].nonfinite < all.nonfinite) all.nonfinite = parts[i].nonfinite;
     }
     all.square_sum = ls_tree_root_f64(&squares);

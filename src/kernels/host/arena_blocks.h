@@ -17,12 +17,12 @@ typedef struct {
 /* What was found in a part of a tensor. */
 typedef struct {
     double square_sum, other_sum;
-    uint64_t digest;
+    uint64_t digest, sums_digest;
     uint64_t nonfinite; /* index in the tensor; LS_ALL_FINITE */
 } ls_arena_part;
 
 /* Work on elements [at, at + count) of a tensor, at most LS_FLAT_BLOCK. `lane`s are +0 before;
- * digest and nonfinite of `found` are those of earlier blocks. */
+ * digests and nonfinite of `found` are those of earlier blocks. */
 typedef void ls_arena_block_fn(const void *args, const ls_arena_tensor *tensor, size_t at,
                                size_t count, ls_arena_lanes *lane, ls_arena_part *found);
 

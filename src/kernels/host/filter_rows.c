@@ -189,9 +189,10 @@ LS_ALWAYS_INLINE ls_vec multiply_half(const tile *t, size_t r, bool sums, ls_vec
         ls_fetch_source(y);
         ls_fetch_source(place);
         const ls_bytes chosen = ls_bytes_load(place);
-        const ls_vec gradient = ls_vec_select(ls_vec_positive(ls_vec_load(y)), ls_vec_load(dy),
-                                              ls_vec_zero());
-        ls_vec word = ls_vec_select(ls_bytes_equal(chosen, left), gradient, ls_vec_zero());
+        const ls_vec zero = ls_vec_zero();
+        const ls_vec gradient = ls_vec_select(ls_vec_below(zero, ls_vec_load(y)), ls_vec_load(dy),
+                                              zero);
+        ls_vec word = ls_vec_select(ls_bytes_equal(chosen, left), gradient, zero);
         if (sums) sum = ls_vec_add(sum, word);
         multiply_place(word, a, acc);
         word = ls_vec_select(ls_bytes_equal(chosen, right), gradient, ls_vec_zero());

@@ -34,6 +34,22 @@ static inline void ls_add_squares(double *restrict lane, const float *restrict x
     ls_add_square_of_each(lane, x + whole, count - whole);
 }
 
+static inline bool ls_is_regularised(const ls_arena_tensor *tensor)
+{
+    return tensor->l2_twice != 0.0f || tensor->l1 != 0.0f;
+}
+
+/* g and the gradient of the regulariser of weights w. */
+LS_ALWAYS_INLINE ls_vec ls_regularised(const ls_arena_tensor *tensor, ls_vec w, ls_vec g)
+{
+    const ls_vec zero = ls_vec_zero(), one = ls_vec_set(1.0f);
+    if (tensor->l2_twice != 0.0f) g = ls_vec_fma(ls_vec_set(tensor->l2_twice), w, g);
+    if (tensor->l1 == 0.0f) return g;
+    const ls_vec below = ls_vec_select(ls_vec_below(w, zero), ls_vec_negate(one), zero);
+    const ls_vec sign = ls_vec_select(ls_vec_below(zero, w), one, below);
+    return ls_vec_add(g, ls_vec_mul(ls_vec_set(tensor->l1), sign));
+}
+
 /* to = g * scale; `to` is g, or another place. */
 LS_ALWAYS_INLINE void ls_scale_run(float scale, const float *g, float *to, size_t count)
 {
@@ -51,18 +67,14 @@ LS_ALWAYS_INLINE void ls_scale_run(float scale, const float *g, float *to, size_
     for (; i < count; i++) to[i] = g[i] * scale;
 }
 
-static inline void ls_regularise_run(const ls_arena_tensor *tensor, const float *restrict w,
-                                     float *restrict g, size_t count)
+static inline void ls_regularise_run(const ls_arena_tensor *tensor, const float *w, float *g,
+                                     size_t count)
 {
-    const float l2_twice = tensor->l2_twice, l1 = tensor->l1;
-    if (l2_twice != 0.0f) {
-        for (size_t i = 0; i < count; i++) g[i] = ls_fmaf(l2_twice, w[i], g[i]);
-    }
-    if (l1 != 0.0f) {
-        for (size_t i = 0; i < count; i++) {
-            const float below = w[i] < 0.0f ? -1.0f : 0.0f;
-            g[i] = g[i] + l1 * (w[i] > 0.0f ? 1.0f : below);
-        }
+    for (size_t i = 0; i < count; i += LS_LANES) {
+        const size_t lanes = ls_min_size(count - i, LS_LANES);
+        const ls_vec x = ls_vec_load_lanes(g + i, lanes);
+        ls_vec_store_lanes(g + i, ls_regularised(tensor, ls_vec_load_lanes(w + i, lanes), x),
+                           lanes);
     }
 }
 
@@ -75,7 +87,8 @@ LS_ALWAYS_INLINE void ls_finish_run(const ls_gradient_finish_args *args,
     if (found->nonfinite == LS_ALL_FINITE && ls_has_nonfinite(g, count))
         found->nonfinite = at + ls_nonfinite_at(g);
     ls_scale_run(args->scale, g, to, count);
-    ls_regularise_run(tensor, args->w + tensor->begin + at, to, count);
+    if (ls_is_regularised(tensor))
+        ls_regularise_run(tensor, args->w + tensor->begin + at, to, count);
     ls_add_squares(lane, to, count);
 }
 

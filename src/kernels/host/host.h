@@ -17,12 +17,14 @@
  *   ls_vec_fma_from(p, b, c)        *p * b + c, the float taken from memory for this alone where
  *                                   that is one instruction
  *   ls_vec_mul_from(p, b)           *p * b, likewise
- *   ls_vec_add(a, b)  ls_vec_mul(a, b)   a + b, a * b
+ *   ls_vec_add(a, b)  ls_vec_sub(a, b)  ls_vec_mul(a, b)  ls_vec_div(a, b)   a + b, a - b ...
+ *   ls_vec_sqrt(v)  ls_vec_negate(v)  ls_vec_abs(v)
  *   ls_vec_relu(v)                  v <= 0 ? 0 : v, so a NaN passes
  *   ls_mask                         yes or no for every lane
- *   ls_vec_positive(v)              v > 0
+ *   ls_vec_below(a, b)              a < b
  *   ls_vec_replaces(x, m)           x > m, or x is a NaN
  *   ls_vec_select(mask, a, b)       a where the mask says yes, else b
+ *   ls_vec_drop(mask, v)            +0 where the mask says yes, else v
  *   ls_bytes                        a byte for every lane
  *   ls_bytes_set(b)  ls_bytes_load(p)  ls_bytes_store(p, v)   LS_LANES bytes, any alignment
  *   ls_vec_of_bytes(v)              the bytes, 0 .. 255, as floats

@@ -170,7 +170,7 @@ LS_ALWAYS_INLINE void give_word(source from, size_t at, places p, bool adds, siz
     if (from.relu_y != NULL) {
         fetch_ahead(from.relu_y + at, AHEAD_BYTES);
         const ls_vec y = ls_vec_load_lanes(from.relu_y + at, lanes);
-        gradient = ls_vec_select(ls_vec_positive(y), gradient, zero);
+        gradient = ls_vec_select(ls_vec_below(zero, y), gradient, zero);
     }
     gradient = ls_vec_add(gradient, zero); /* stored, it is a chain of one term: -0 becomes +0 */
     fetch_ahead(from.place + at, AHEAD_BYTES / sizeof(float));

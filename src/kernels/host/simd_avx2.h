@@ -62,7 +62,10 @@ static inline ls_vec ls_vec_mul_from(const float *a, ls_vec b)
     return ls_vec_mul(ls_vec_set(*a), b);
 }
 
+static inline ls_vec ls_vec_div(ls_vec a, ls_vec b) { return _mm256_div_ps(a, b); }
+static inline ls_vec ls_vec_sqrt(ls_vec v) { return _mm256_sqrt_ps(v); }
 static inline ls_vec ls_vec_negate(ls_vec a) { return -a; }
+static inline ls_vec ls_vec_abs(ls_vec v) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), v); }
 
 static inline ls_vec ls_vec_relu(ls_vec v)
 {
@@ -71,9 +74,9 @@ static inline ls_vec ls_vec_relu(ls_vec v)
 
 typedef __m256i ls_mask; /* all ones: yes */
 
-static inline ls_mask ls_vec_positive(ls_vec v)
+static inline ls_mask ls_vec_below(ls_vec a, ls_vec b)
 {
-    return _mm256_castps_si256(_mm256_cmp_ps(v, _mm256_setzero_ps(), _CMP_GT_OQ));
+    return _mm256_castps_si256(_mm256_cmp_ps(a, b, _CMP_LT_OQ));
 }
 
 static inline ls_mask ls_vec_replaces(ls_vec x, ls_vec m)
@@ -85,6 +88,11 @@ static inline ls_mask ls_vec_replaces(ls_vec x, ls_vec m)
 static inline ls_vec ls_vec_select(ls_mask mask, ls_vec a, ls_vec b)
 {
     return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(mask));
+}
+
+static inline ls_vec ls_vec_drop(ls_mask mask, ls_vec v)
+{
+    return _mm256_andnot_ps(_mm256_castsi256_ps(mask), v);
 }
 
 typedef __m256i ls_bytes; /* the lowest of each 32 bits, the others 0 */

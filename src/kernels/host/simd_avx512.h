@@ -65,7 +65,10 @@ static inline ls_vec ls_vec_mul_from(const float *a, ls_vec b)
 static inline ls_vec ls_vec_add(ls_vec a, ls_vec b) { return _mm512_add_ps(a, b); }
 static inline ls_vec ls_vec_sub(ls_vec a, ls_vec b) { return _mm512_sub_ps(a, b); }
 static inline ls_vec ls_vec_mul(ls_vec a, ls_vec b) { return _mm512_mul_ps(a, b); }
+static inline ls_vec ls_vec_div(ls_vec a, ls_vec b) { return _mm512_div_ps(a, b); }
+static inline ls_vec ls_vec_sqrt(ls_vec v) { return _mm512_sqrt_ps(v); }
 static inline ls_vec ls_vec_negate(ls_vec a) { return -a; }
+static inline ls_vec ls_vec_abs(ls_vec v) { return _mm512_abs_ps(v); }
 
 /* Keep the lanes that are not <= 0: the greater ones and the NaN. */
 static inline ls_vec ls_vec_relu(ls_vec v)
@@ -75,9 +78,9 @@ static inline ls_vec ls_vec_relu(ls_vec v)
 
 typedef __mmask16 ls_mask;
 
-static inline ls_mask ls_vec_positive(ls_vec v)
+static inline ls_mask ls_vec_below(ls_vec a, ls_vec b)
 {
-    return _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_GT_OQ);
+    return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ);
 }
 
 static inline ls_mask ls_vec_replaces(ls_vec x, ls_vec m)
@@ -89,6 +92,11 @@ static inline ls_mask ls_vec_replaces(ls_vec x, ls_vec m)
 static inline ls_vec ls_vec_select(ls_mask mask, ls_vec a, ls_vec b)
 {
     return _mm512_mask_mov_ps(b, mask, a);
+}
+
+static inline ls_vec ls_vec_drop(ls_mask mask, ls_vec v)
+{
+    return _mm512_mask_mov_ps(v, mask, _mm512_setzero_ps());
 }
 
 typedef __m128i ls_bytes;

@@ -8,6 +8,7 @@
 #ifndef LS_KERNELS_HOST_SIMD_PORTABLE_H
 #define LS_KERNELS_HOST_SIMD_PORTABLE_H
 
+#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -116,7 +117,15 @@ static inline ls_vec ls_vec_mul_from(const float *a, ls_vec b)
     return ls_vec_mul(ls_vec_set(*a), b);
 }
 
+static inline ls_vec ls_vec_div(ls_vec a, ls_vec b) { return a / b; }
+
+static inline ls_vec ls_vec_sqrt(ls_vec v)
+{
+    return (ls_vec){sqrtf(v[0]), sqrtf(v[1]), sqrtf(v[2]), sqrtf(v[3])};
+}
+
 static inline ls_vec ls_vec_negate(ls_vec a) { return -a; }
+static inline ls_vec ls_vec_abs(ls_vec v) { return (ls_vec)((ls_mask)v & 0x7fffffff); }
 
 static inline ls_vec ls_vec_relu(ls_vec v)
 {
@@ -128,7 +137,7 @@ static inline ls_vec ls_vec_relu(ls_vec v)
     return v;
 }
 
-static inline ls_mask ls_vec_positive(ls_vec v) { return v > ls_vec_zero(); }
+static inline ls_mask ls_vec_below(ls_vec a, ls_vec b) { return a < b; }
 static inline ls_mask ls_vec_replaces(ls_vec x, ls_vec m) { return (x > m) | (x != x); }
 
 static inline ls_bytes ls_bytes_select(ls_mask mask, ls_bytes a, ls_bytes b)
@@ -140,6 +149,8 @@ static inline ls_vec ls_vec_select(ls_mask mask, ls_vec a, ls_vec b)
 {
     return (ls_vec)ls_bytes_select(mask, (ls_bytes)a, (ls_bytes)b);
 }
+
+static inline ls_vec ls_vec_drop(ls_mask mask, ls_vec v) { return (ls_vec)((ls_mask)v & ~mask); }
 
 static inline ls_bytes ls_bytes_set(int b) { return (ls_bytes){b, b, b, b}; }
 

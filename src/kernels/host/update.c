@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /* update.c -- host: the optimizers' update of the weights.
  *
- * Adam's division and square root keep the unit that makes them busy for longer than all other work
- * of an update takes, the digest of the new weights and the squares of the changes included. So
- * those are done for 64 elements a step behind: nothing in them waits, and the unit is always fed.
- * Where the gradient is finished on the way (arena.h), it is so in the first level cache, and is
- * not written: 0.82 to 0.93 of the time of two passes on an Emerald Rapids, with AVX2 too.
+ * Adam's divisions and square roots keep the unit that makes them busy for 88 cycles of a group of
+ * 64 elements (AVX-512 on an Emerald Rapids), and all else that happens to a group takes the two
+ * vector units about as long. So a word of weights is updated, then squared and summed the word a
+ * group before it, whose quotients are there: neither kind of work waits for the other.
  *
- *     elements      0 .. 63           64 .. 127          128 .. 191
- *                   slots, quotients  slots, quotients   slots, quotients
- *                                     sums of 0 .. 63    sums of 64 .. 127    sums of 128 .. 191
+ *     words of     group 0           group 1                    group 2
+ *                  slots, quotients  slots, quotients of 1      slots, quotients of 2
+ *                                    squares, digest of 0       squares, digest of 1
  *
- * A NaN counts in the digest as one pattern of bits. No word is tested for it: a NaN among the new
- * weights makes the sum of squares a NaN, and then the block's digest is made anew.
+ * It takes 98 cycles a group, 108 where the gradient is finished on the way (arena.h), which is
+ * then not written: 0.84 to 0.86 of the time of two passes, with AVX2 too. The digest of the sums
+ * that it came as takes 12 more.
+ *
+ * A NaN counts in a digest as one pattern of bits. No word is tested for it: a NaN among the new
+ * weights, or in the gradient, makes the sum of its squares a NaN, and then the block's digest is
+ * made anew.
  *
  * Asking for lines ahead does not help: beyond the second level cache the seven streams are as fast
  * as memory is (42 GB/s on a core of an Emerald Rapids).
@@ -25,222 +29,256 @@
 
 /* -- the optimizers ---------------------------------------------------------------------------- */
 
-/* A group of weights on which an optimizer works: `from`, the decayed ones, which may be w itself,
- * become w, which holds the old ones before; `change` gets the difference. With the gradient and
- * the optimizer's slots, NULL where it has none. */
+/* The constants of an update, in every lane. */
 typedef struct {
-    const float *g, *from;
-    float *w, *change, *slot0, *slot1;
-} weights;
+    ls_vec scale, minus_rate, momentum, beta1, beta2, rho, epsilon;
+} constants;
 
-static inline void replace(const weights *x, size_t i, float next)
-{
-    x->change[i] = next - x->w[i];
-    x->w[i] = next;
-}
-
-/* The optimizers, by the formulas of arena.h, for `count` elements. */
-typedef void optimize_fn(const ls_update_args *args, float rate, weights x, size_t count);
-
-LS_ALWAYS_INLINE void sgd(const ls_update_args *args, float rate, weights x, size_t count)
-{
-    (void)args;
-#pragma GCC ivdep
-    for (size_t i = 0; i < count; i++) replace(&x, i, ls_fmaf(-rate, x.g[i], x.from[i]));
-}
-
-LS_ALWAYS_INLINE void move(const ls_update_args *args, float rate, weights x, size_t count,
-                           bool looks_ahead)
-{
-    const float factor = args->momentum;
-#pragma GCC ivdep
-    for (size_t i = 0; i < count; i++) {
-        const float step = -(rate * x.g[i]), u = ls_fmaf(factor, x.slot0[i], step);
-        x.slot0[i] = ls_slot_flush(u);
-        replace(&x, i, x.from[i] + (looks_ahead ? ls_fmaf(factor, u, step) : u));
-    }
-}
-
-LS_ALWAYS_INLINE void momentum(const ls_update_args *args, float rate, weights x, size_t count)
-{
-    move(args, rate, x, count, false);
-}
-
-LS_ALWAYS_INLINE void nesterov(const ls_update_args *args, float rate, weights x, size_t count)
-{
-    move(args, rate, x, count, true);
-}
-
-LS_ALWAYS_INLINE void adam(const ls_update_args *args, float rate, weights x, size_t count)
-{
-    const float epsilon = args->epsilon;
-    const float beta1 = args->one_minus_beta1, beta2 = args->one_minus_beta2;
-#pragma GCC ivdep
-    for (size_t i = 0; i < count; i++) {
-        const float g = x.g[i];
-        const float m = ls_fmaf(beta1, g - x.slot0[i], x.slot0[i]);
-        const float v = ls_fmaf(beta2, ls_fmaf(g, g, -x.slot1[i]), x.slot1[i]);
-        x.slot0[i] = ls_slot_flush(m);
-        x.slot1[i] = ls_slot_flush(v);
-        replace(&x, i, ls_fmaf(-rate, m / (sqrtf(v) + epsilon), x.from[i]));
-    }
-}
-
-LS_ALWAYS_INLINE void rmsprop(const ls_update_args *args, float rate, weights x, size_t count)
-{
-    const float epsilon = args->epsilon, rho = args->one_minus_rho;
-#pragma GCC ivdep
-    for (size_t i = 0; i < count; i++) {
-        const float g = x.g[i];
-        const float v = ls_fmaf(rho, ls_fmaf(g, g, -x.slot0[i]), x.slot0[i]);
-        x.slot0[i] = ls_slot_flush(v);
-        replace(&x, i, ls_fmaf(-rate, g / sqrtf(v + epsilon), x.from[i]));
-    }
-}
-
-/* -- a group of elements ----------------------------------------------------------------------- */
-
-/* What the groups of a block have in common; `all` begins with the block. */
+/* Those of what few updates do: read where they are, so as not to take registers. */
 typedef struct {
-    const ls_update_args *args;
+    float clip, most, minus_decay, gain;
+} extras;
+
+/* What the words of a block have in common; the arenas begin with the block. */
+typedef struct {
     const ls_arena_tensor *tensor;
-    const ls_tensor_step *step;
-    weights all;
+    const float *g;
+    float *w, *slot0, *slot1, *average; /* NULL: there is none */
+    bool finishes, regularises, clips, decays;
+    bool compares;                      /* a digest of g is wanted */
+    constants with;
+    const extras *extra;
 } block;
 
-/* What becomes of a group on its way, in the first level cache: its gradient, finished; that
- * clipped; the old weights decayed; what was added to the weights. */
+/* A word of weights: `lanes` elements of a block, from `at` on. */
 typedef struct {
-    float gradient[LS_FLAT_LANES], clipped[LS_FLAT_LANES];
-    float decayed[LS_FLAT_LANES], change[LS_FLAT_LANES];
-} group;
+    size_t at, lanes;
+} place;
 
-LS_ALWAYS_INLINE void finish_group(const block *b, const weights *x, float *to, size_t count)
+/* The optimizers, by the formulas of arena.h: what becomes of weights w, decayed, by gradient g.
+ * Slots are stored. */
+typedef ls_vec optimize_fn(const block *b, place p, ls_vec g, ls_vec w);
+
+LS_ALWAYS_INLINE ls_vec load_slot(const float *slot, place p)
 {
-    const float scale = b->args->finish->scale;
-    for (size_t i = 0; i < count; i++) to[i] = x->g[i] * scale;
-    ls_regularise_run(b->tensor, x->w, to, count);
+    return ls_vec_load_lanes(slot + p.at, p.lanes);
 }
 
-LS_ALWAYS_INLINE void clip_group(float factor, float most, const float *restrict g,
-                                 float *restrict to, size_t count)
+/* Flushed. */
+LS_ALWAYS_INLINE void store_slot(float *slot, place p, ls_vec x)
 {
-    for (size_t i = 0; i < count; i++) to[i] = g[i] * factor;
-    if (most == 0.0f) return;
-    for (size_t i = 0; i < count; i++) {
-        const float above = to[i] < -most ? -most : to[i];
-        to[i] = to[i] > most ? most : above;
-    }
+    const ls_mask vanishes = ls_vec_below(ls_vec_abs(x), ls_vec_set(ls_slot_least()));
+    ls_vec_store_lanes(slot + p.at, ls_vec_drop(vanishes, x), p.lanes);
 }
 
-LS_ALWAYS_INLINE void decay_group(float decay, const float *restrict w, float *restrict to,
-                                  size_t count)
+LS_ALWAYS_INLINE ls_vec sgd(const block *b, place p, ls_vec g, ls_vec w)
 {
-    for (size_t i = 0; i < count; i++) to[i] = ls_fmaf(-decay, w[i], w[i]);
+    (void)p;
+    return ls_vec_fma(b->with.minus_rate, g, w);
 }
 
-/* Elements [at, at + count) of the block. */
-LS_ALWAYS_INLINE void update_group(const block *b, size_t at, size_t count, group *made,
-                                   optimize_fn *optimize)
+LS_ALWAYS_INLINE ls_vec move(const block *b, place p, ls_vec g, ls_vec w, bool looks_ahead)
 {
-    const float clip = b->step->clip, most = b->args->clip_value, decay = b->step->decay;
-    weights x = b->all;
-    x.g += at;
-    x.w += at;
-    x.from = x.w;
-    x.change = made->change;
-    if (x.slot0) x.slot0 += at;
-    if (x.slot1) x.slot1 += at;
-    if (b->args->finish) {
-        finish_group(b, &x, made->gradient, count);
-        x.g = made->gradient;
-    }
-    if (clip != 1.0f || most != 0.0f) {
-        clip_group(clip, most, x.g, made->clipped, count);
-        x.g = made->clipped;
-    }
-    if (decay != 0.0f) {
-        decay_group(decay, x.w, made->decayed, count);
-        x.from = made->decayed;
-    }
-    optimize(b->args, b->step->rate, x, count);
+    const ls_vec step = ls_vec_mul(b->with.minus_rate, g);
+    const ls_vec u = ls_vec_fma(b->with.momentum, load_slot(b->slot0, p), step);
+    store_slot(b->slot0, p, u);
+    return ls_vec_add(w, looks_ahead ? ls_vec_fma(b->with.momentum, u, step) : u);
 }
 
-/* The same of less than a whole group, compiled once and not for each optimizer: a quarter of the
- * code. */
-__attribute__((noinline, noclone)) static void update_rest(const block *b, size_t at, size_t count,
-                                                           group *made, optimize_fn *optimize)
+LS_ALWAYS_INLINE ls_vec momentum(const block *b, place p, ls_vec g, ls_vec w)
 {
-    update_group(b, at, count, made, optimize);
+    return move(b, p, g, w, false);
+}
+
+LS_ALWAYS_INLINE ls_vec nesterov(const block *b, place p, ls_vec g, ls_vec w)
+{
+    return move(b, p, g, w, true);
+}
+
+/* The mean of g squared, moved to g. */
+LS_ALWAYS_INLINE ls_vec mean_square(ls_vec part, ls_vec g, ls_vec mean)
+{
+    return ls_vec_fma(part, ls_vec_fma(g, g, ls_vec_negate(mean)), mean);
+}
+
+LS_ALWAYS_INLINE ls_vec adam(const block *b, place p, ls_vec g, ls_vec w)
+{
+    const ls_vec mean = load_slot(b->slot0, p);
+    const ls_vec m = ls_vec_fma(b->with.beta1, ls_vec_sub(g, mean), mean);
+    const ls_vec v = mean_square(b->with.beta2, g, load_slot(b->slot1, p));
+    store_slot(b->slot0, p, m);
+    store_slot(b->slot1, p, v);
+    const ls_vec root = ls_vec_add(ls_vec_sqrt(v), b->with.epsilon);
+    return ls_vec_fma(b->with.minus_rate, ls_vec_div(m, root), w);
+}
+
+LS_ALWAYS_INLINE ls_vec rmsprop(const block *b, place p, ls_vec g, ls_vec w)
+{
+    const ls_vec v = mean_square(b->with.rho, g, load_slot(b->slot0, p));
+    store_slot(b->slot0, p, v);
+    const ls_vec root = ls_vec_sqrt(ls_vec_add(v, b->with.epsilon));
+    return ls_vec_fma(b->with.minus_rate, ls_vec_div(g, root), w);
+}
+
+/* -- a word of weights ------------------------------------------------------------------------- */
+
+/* What is to be squared of a word, in the first level cache: its gradient, if that is finished
+ * here, and what was added to the weights. */
+typedef struct {
+    float gradient[LS_LANES], change[LS_LANES];
+} row;
+
+LS_ALWAYS_INLINE ls_vec clipped(const extras *extra, ls_vec g)
+{
+    const ls_vec most = ls_vec_set(extra->most), least = ls_vec_negate(most);
+    const ls_vec x = ls_vec_mul(g, ls_vec_set(extra->clip));
+    const ls_vec above = ls_vec_select(ls_vec_below(x, least), least, x);
+    return ls_vec_select(ls_vec_below(most, x), most, above);
+}
+
+LS_ALWAYS_INLINE void move_average(const block *b, place p, ls_vec w)
+{
+    float *average = b->average + p.at;
+    const ls_vec old = ls_vec_load_lanes(average, p.lanes);
+    const ls_vec gain = ls_vec_set(b->extra->gain);
+    ls_vec_store_lanes(average, ls_vec_fma(gain, ls_vec_sub(w, old), old), p.lanes);
+}
+
+/* `finishes`: the gradient. A constant where a loop runs over words. */
+LS_ALWAYS_INLINE void update_word(const block *b, place p, row *made, optimize_fn *optimize,
+                                  bool finishes)
+{
+    const ls_vec old = ls_vec_load_lanes(b->w + p.at, p.lanes);
+    ls_vec g = ls_vec_load_lanes(b->g + p.at, p.lanes), w = old;
+    if (finishes) {
+        g = ls_vec_mul(g, b->with.scale);
+        if (b->regularises) g = ls_regularised(b->tensor, old, g);
+        ls_vec_store(made->gradient, g);
+    }
+    if (b->clips) g = clipped(b->extra, g);
+    if (b->decays) w = ls_vec_fma(ls_vec_set(b->extra->minus_decay), w, w);
+    w = optimize(b, p, g, w);
+    ls_vec_store_lanes(b->w + p.at, w, p.lanes);
+    ls_vec_store(made->change, ls_vec_sub(w, old));
+    if (b->average) move_average(b, p, w);
 }
 
 /* -- a block ----------------------------------------------------------------------------------- */
 
+/* Words of a group, and words of doubles in each. */
+enum { GROUP = LS_FLAT_LANES, ROWS = GROUP / LS_LANES, HALVES = LS_LANES / LS_DOUBLES };
+enum { ROWS_AT_ONCE = LS_FMA_IS_QUICK ? ROWS : 1 };
+
+/* What elements add to the digests, if none of them is a NaN. */
+typedef struct {
+    uint64_t weights, sums;
+} digests;
+
 /* The sums over the groups of a block, in registers where there are 32. */
 typedef struct {
-    ls_doubles change[LS_SQUARE_WORDS], gradient[LS_SQUARE_WORDS];
-    ls_digest_rows digest;
-} sums;
+    ls_doubles change[ROWS][HALVES], gradient[ROWS][HALVES];
+    ls_digest_rows weights, sums;
+} totals;
 
-/* A whole group, which is at `w`. */
-LS_ALWAYS_INLINE void add_up(sums *all, const float *w, const group *made, bool finished)
+/* Add row k of a group, whose first element is at `at` of the block. */
+LS_ALWAYS_INLINE void add_row(totals *all, const block *b, size_t at, size_t k, const row *made,
+                              bool finishes)
 {
-    for (size_t k = 0; k < LS_SQUARE_WORDS; k++)
-        all->change[k] = ls_doubles_add_squares(all->change[k], made->change + k * LS_DOUBLES);
-    for (size_t k = 0; k < LS_SQUARE_WORDS && finished; k++)
-        all->gradient[k] =
-            ls_doubles_add_squares(all->gradient[k], made->gradient + k * LS_DOUBLES);
-    for (size_t e = 0; e < LS_FLAT_LANES; e += LS_LANES)
-        ls_digest_add_number_row(&all->digest, w + e);
+    for (size_t h = 0; h < HALVES; h++) {
+        const float *change = made->change + h * LS_DOUBLES;
+        const float *gradient = made->gradient + h * LS_DOUBLES;
+        all->change[k][h] = ls_doubles_add_squares(all->change[k][h], change);
+        if (finishes) all->gradient[k][h] = ls_doubles_add_squares(all->gradient[k][h], gradient);
+    }
+    ls_digest_add_number_row(&all->weights, b->w + at + k * LS_LANES);
 }
 
-/* `count` elements, numbers `first` on of the arena. Returns what they add to the digest, if none
- * of them is a NaN. */
-LS_ALWAYS_INLINE uint64_t walk(const block *b, size_t first, size_t count, ls_arena_lanes *lane,
-                               optimize_fn *optimize)
+LS_ALWAYS_INLINE void add_sums(totals *all, const block *b, size_t at)
 {
-    enum { GROUP = LS_FLAT_LANES };
-    const size_t whole = count / GROUP * GROUP;
-    const bool finished = b->args->finish != NULL;
-    const float *w = b->all.w;
-    group made[2];
-    sums all = { .digest = { { 0 }, { 0 }, { 0 }, { 0 } } };
+    for (size_t k = 0; k < ROWS; k++)
+        ls_digest_add_number_row(&all->sums, b->g + at + k * LS_LANES);
+}
+
+/* Elements [0, whole) of the block, which are numbers `first` on of the arena: whole groups. They
+ * work with a copy of the block, which no store can change: what it says stays in registers. */
+LS_ALWAYS_INLINE digests walk_groups(const block *of, size_t first, size_t whole,
+                                     ls_arena_lanes *lane, optimize_fn *optimize, bool finishes)
+{
+    const block own = *of, *b = &own;
+    const bool compares = finishes && b->compares;
+    row made[2][ROWS];
+    totals all = { .weights = { { 0 }, { 0 }, { 0 }, { 0 } } };
     memcpy(all.change, lane->square, sizeof all.change);
     memcpy(all.gradient, lane->other, sizeof all.gradient);
-    if (whole > 0) update_group(b, 0, GROUP, &made[0], optimize);
+    for (size_t k = 0; k < ROWS; k++)
+        update_word(b, (place){ k * LS_LANES, LS_LANES }, &made[0][k], optimize, finishes);
     for (size_t i = GROUP; i < whole; i += GROUP) {
-        update_group(b, i, GROUP, &made[i / GROUP % 2], optimize);
-        add_up(&all, w + i - GROUP, &made[(i / GROUP + 1) % 2], finished);
+        row *now = made[i / GROUP % 2], *before = made[(i / GROUP + 1) % 2];
+#pragma GCC unroll ROWS_AT_ONCE
+        for (size_t k = 0; k < ROWS; k++) {
+            update_word(b, (place){ i + k * LS_LANES, LS_LANES }, &now[k], optimize, finishes);
+            add_row(&all, b, i - GROUP, k, &before[k], finishes);
+        }
+        if (compares) add_sums(&all, b, i - GROUP);
     }
-    if (whole > 0) add_up(&all, w + whole - GROUP, &made[(whole / GROUP + 1) % 2], finished);
+    const row *last = made[(whole / GROUP + 1) % 2];
+    for (size_t k = 0; k < ROWS; k++) add_row(&all, b, whole - GROUP, k, &last[k], finishes);
+    if (compares) add_sums(&all, b, whole - GROUP);
     memcpy(lane->square, all.change, sizeof all.change);
     memcpy(lane->other, all.gradient, sizeof all.gradient);
-    uint64_t digest = ls_digest_of_rows(&all.digest, first + whole);
-    if (whole == count) return digest;
-    update_rest(b, whole, count - whole, &made[0], optimize);
-    ls_add_square_of_each(lane->square, made[0].change, count - whole);
-    if (finished) ls_add_square_of_each(lane->other, made[0].gradient, count - whole);
-    for (size_t i = whole; i < count; i++) digest += ls_digest_term(first + i, w[i]);
-    return digest;
+    return (digests){ ls_digest_of_rows(&all.weights, first + whole),
+                      ls_digest_of_rows(&all.sums, first + whole) };
 }
 
-static uint64_t optimize_block(const block *b, size_t first, size_t count, ls_arena_lanes *lane)
+/* Elements [at, count) of the block, less than a group. Compiled once, not for each optimizer. */
+__attribute__((noinline, noclone)) static void walk_rest(const block *b, size_t at, size_t count,
+                                                         ls_arena_lanes *lane,
+                                                         optimize_fn *optimize)
 {
-    switch (b->args->optimizer) {
-    case LS_OPTIMIZER_SGD: return walk(b, first, count, lane, sgd);
-    case LS_OPTIMIZER_MOMENTUM: return walk(b, first, count, lane, momentum);
-    case LS_OPTIMIZER_NESTEROV: return walk(b, first, count, lane, nesterov);
-    case LS_OPTIMIZER_RMSPROP: return walk(b, first, count, lane, rmsprop);
-    case LS_OPTIMIZER_ADAM:
-    case LS_OPTIMIZER_ADAMW: return walk(b, first, count, lane, adam);
+    for (size_t i = at; i < count; i += LS_LANES) {
+        const size_t lanes = ls_min_size(count - i, LS_LANES);
+        row made;
+        update_word(b, (place){ i, lanes }, &made, optimize, b->finishes);
+        ls_add_square_of_each(lane->square + (i - at), made.change, lanes);
+        if (b->finishes) ls_add_square_of_each(lane->other + (i - at), made.gradient, lanes);
     }
-    return 0;
 }
 
-static void average_block(float gain, const float *restrict w, float *restrict average,
-                          size_t count)
+/* `count` elements, numbers `first` on of the arena. */
+LS_ALWAYS_INLINE digests walk(const block *b, size_t first, size_t count, ls_arena_lanes *lane,
+                              optimize_fn *optimize, bool finishes)
 {
-    for (size_t i = 0; i < count; i++) average[i] = ls_fmaf(gain, w[i] - average[i], average[i]);
+    const size_t whole = count / GROUP * GROUP;
+    digests found = { 0 };
+    if (whole > 0) found = walk_groups(b, first, whole, lane, optimize, finishes);
+    if (whole == count) return found;
+    walk_rest(b, whole, count, lane, optimize);
+    found.weights += ls_digest_run(b->w + whole, first + whole, count - whole);
+    if (b->compares) found.sums += ls_digest_run(b->g + whole, first + whole, count - whole);
+    return found;
+}
+
+LS_ALWAYS_INLINE digests walk_by(ls_optimizer optimizer, const block *b, size_t first,
+                                 size_t count, ls_arena_lanes *lane, bool finishes)
+{
+    switch (optimizer) {
+    case LS_OPTIMIZER_SGD: return walk(b, first, count, lane, sgd, finishes);
+    case LS_OPTIMIZER_MOMENTUM: return walk(b, first, count, lane, momentum, finishes);
+    case LS_OPTIMIZER_NESTEROV: return walk(b, first, count, lane, nesterov, finishes);
+    case LS_OPTIMIZER_RMSPROP: return walk(b, first, count, lane, rmsprop, finishes);
+    case LS_OPTIMIZER_ADAM:
+    case LS_OPTIMIZER_ADAMW: return walk(b, first, count, lane, adam, finishes);
+    }
+    return (digests){ 0 };
+}
+
+/* A call, so that `extra` is in memory. */
+__attribute__((noinline)) static digests optimize_block(ls_optimizer optimizer, const block *b,
+                                                        size_t first, size_t count,
+                                                        ls_arena_lanes *lane)
+{
+    return b->finishes ? walk_by(optimizer, b, first, count, lane, true)
+                       : walk_by(optimizer, b, first, count, lane, false);
 }
 
 static bool has_nan(const double *lane)
@@ -272,26 +310,62 @@ static void look_at_sums(const float *g, size_t at, size_t count, const ls_arena
     found->nonfinite = at + ls_nonfinite_at(g);
 }
 
+static constants constants_of(const ls_update_args *args, const ls_tensor_step *step)
+{
+    return (constants){
+        .scale = ls_vec_set(args->finish ? args->finish->scale : 1.0f),
+        .minus_rate = ls_vec_set(-step->rate),
+        .momentum = ls_vec_set(args->momentum),
+        .beta1 = ls_vec_set(args->one_minus_beta1),
+        .beta2 = ls_vec_set(args->one_minus_beta2),
+        .rho = ls_vec_set(args->one_minus_rho),
+        .epsilon = ls_vec_set(args->epsilon) };
+}
+
+static float *from_there(float *arena, size_t first) { return arena ? arena + first : NULL; }
+
+/* The block that begins with element `first` of the arena. */
+static block block_at(const ls_update_args *args, const ls_arena_tensor *tensor,
+                      const ls_tensor_step *step, const extras *extra, size_t first)
+{
+    return (block){
+        .tensor = tensor,
+        .g = args->g + first,
+        .w = args->w + first,
+        .slot0 = from_there(args->slot0, first),
+        .slot1 = from_there(args->slot1, first),
+        .average = from_there(args->average, first),
+        .finishes = args->finish != NULL,
+        .regularises = args->finish && ls_is_regularised(tensor),
+        .clips = step->clip != 1.0f || args->clip_value != 0.0f,
+        .decays = step->decay != 0.0f,
+        .compares = args->sums_digest != NULL,
+        .with = constants_of(args, step),
+        .extra = extra };
+}
+
 static void update_block(const void *args_, const ls_arena_tensor *tensor, size_t at, size_t count,
                          ls_arena_lanes *lane, ls_arena_part *found)
 {
     const ls_update_args *args = args_;
     const size_t first = tensor->begin + at;
-    float *w = args->w + first;
-    const block b = { .args = args, .tensor = tensor,
-                      .step = &args->step_host[tensor - args->tensors->host],
-                      .all = { .g = args->g + first, .w = w,
-                               .slot0 = args->slot0 ? args->slot0 + first : NULL,
-                               .slot1 = args->slot1 ? args->slot1 + first : NULL } };
-    if (b.step->frozen) {
+    const float *w = args->w + first, *g = args->g + first;
+    const ls_tensor_step *step = &args->step_host[tensor - args->tensors->host];
+    if (step->frozen) {
         if (args->finish) finish_frozen(args->finish, tensor, at, count, lane, found);
         found->digest += ls_digest_run(w, first, count);
+        if (args->sums_digest) found->sums_digest += ls_digest_run(g, first, count);
         return;
     }
-    const uint64_t digest = optimize_block(&b, first, count, lane);
-    if (args->average) average_block(args->one_minus_ema, w, args->average + first, count);
-    if (args->finish) look_at_sums(args->g + first, at, count, lane, found);
-    found->digest += has_nan(lane->square) ? ls_digest_run(w, first, count) : digest;
+    const extras extra = { .clip = step->clip,
+                           .most = args->clip_value != 0.0f ? args->clip_value : INFINITY,
+                           .minus_decay = -step->decay,
+                           .gain = args->one_minus_ema };
+    const block b = block_at(args, tensor, step, &extra, first);
+    const digests run = optimize_block(args->optimizer, &b, first, count, lane);
+    if (args->finish) look_at_sums(g, at, count, lane, found);
+    found->digest += has_nan(lane->square) ? ls_digest_run(w, first, count) : run.weights;
+    found->sums_digest += has_nan(lane->other) ? ls_digest_run(g, first, count) : run.sums;
 }
 
 static void update_store(const void *args_, int t, const ls_arena_part *all)
@@ -303,11 +377,13 @@ static void update_store(const void *args_, int t, const ls_arena_part *all)
         args->finish->nonfinite[t] = all->nonfinite;
     }
     *args->digest += all->digest;
+    if (args->sums_digest) *args->sums_digest += all->sums_digest;
 }
 
 ls_status LS_HOST(update)(ls_stream *stream, const ls_update_args *args)
 {
     *args->digest = LS_DIGEST_START;
+    if (args->sums_digest) *args->sums_digest = LS_DIGEST_START;
     LS_HOST(arena_pass)(stream, &(ls_arena_pass){
         .tensors = args->tensors, .args = args, .block = update_block, .store = update_store,
         .two_sums = args->finish != NULL });

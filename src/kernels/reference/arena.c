@@ -108,21 +108,31 @@ static float update_element(const ls_update_args *args, const ls_tensor_step *st
     return w - old;
 }
 
+/* Of the tensors of an arena whose padding is zero. */
+static uint64_t arena_digest(const ls_arena_table *tensors, const float *x)
+{
+    uint64_t digest = LS_DIGEST_START;
+    for (int t = 0; t < tensors->count; t++) {
+        const ls_arena_tensor tensor = tensors->host[t];
+        for (size_t i = tensor.begin; i < tensor.begin + tensor.count; i++)
+            digest += ls_digest_term(i, x[i]);
+    }
+    return digest;
+}
+
 ls_status ls_update_reference(ls_stream *stream, const ls_update_args *args)
 {
+    if (args->sums_digest) *args->sums_digest = arena_digest(args->tensors, args->g);
     if (args->finish) LS_TRY(ls_gradient_finish_reference(stream, args->finish));
-    uint64_t digest = LS_DIGEST_START;
     for (int t = 0; t < args->tensors->count; t++) {
         const ls_arena_tensor tensor = args->tensors->host[t];
         const ls_tensor_step *step = &args->step_host[t];
         ls_flat_f64 sum;
         ls_flat_init_f64(&sum);
-        for (size_t i = tensor.begin; i < tensor.begin + tensor.count; i++) {
-            if (!step->frozen) ls_flat_add_f64(&sum, square(update_element(args, step, i)));
-            digest += ls_digest_term(i, args->w[i]);
-        }
+        for (size_t i = tensor.begin; i < tensor.begin + tensor.count && !step->frozen; i++)
+            ls_flat_add_f64(&sum, square(update_element(args, step, i)));
         args->update_square_sum[t] = ls_flat_end_f64(&sum);
     }
-    *args->digest = digest;
+    *args->digest = arena_digest(args->tensors, args->w);
     return LS_OK;
 }
