@@ -81,15 +81,13 @@ static ls_status fold_alone(ls_comm *comm, const ls_pieces *pieces)
     return ls_event_record(pieces->done, &me->channel.in);
 }
 
-/* Everything of the result has come or been made on `in`. */
-static ls_status note_result(ls_comm *comm, int rank, const ls_pieces *pieces)
+ls_status ls_comm_note(ls_comm *comm, int rank, int bucket, const float *x, size_t count)
 {
     ls_comm_rank *me = &comm->rank[rank];
     const int i = me->result_count++;
-    const ls_digest_args digest = { .count = pieces->count, .x = pieces->result,
-                                    .out = me->result_digest + i };
-    me->result_bucket[i] = pieces->bucket;
-    return ls_digest(&me->channel.in, &digest);
+    me->result_bucket[i] = bucket;
+    return ls_digest(&me->channel.in, &(ls_digest_args){
+        .count = count, .x = x, .out = me->result_digest + i });
 }
 
 static ls_status all_reduce(ls_comm *comm, int rank, const ls_pieces *pieces)
@@ -104,7 +102,9 @@ static ls_status all_reduce(ls_comm *comm, int rank, const ls_pieces *pieces)
     }
     LS_TRY(comm->algorithm == LS_ALGORITHM_RING ? ls_reduce_ring(comm, rank, pieces)
                                                 : ls_reduce_direct(comm, rank, pieces));
-    LS_TRY(note_result(comm, rank, pieces));
+    /* Everything of the result has come or been made on `in`. */
+    if (!pieces->unnoted)
+        LS_TRY(ls_comm_note(comm, rank, pieces->bucket, pieces->result, pieces->count));
     return ls_comm_end(comm, rank, pieces->done);
 }
 

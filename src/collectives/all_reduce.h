@@ -13,7 +13,8 @@
  *
  * Nothing is trusted silently: each contribution carries its digest, computed by the sender on its
  * source and by the receiver in the kernel that consumes it; each finished bucket has a digest on
- * every rank. ls_comm_verify compares them at the end of a step.
+ * every rank. ls_comm_verify compares them at the end of a step. (A caller who looks at the results
+ * anyway may compare those itself: `unnoted`.)
  *
  * After an error a buffer that was given to a collective may be freed only when every rank thread
  * has returned: until then another rank may be writing into it.
@@ -78,6 +79,8 @@ typedef struct {
     float *result;          /* [count] the sum over all V shards; may be piece[0]; aligned so too */
     ls_event *ready;        /* recorded after the last op that wrote a piece */
     ls_event *done;         /* recorded by the call: the compute stream waits for it */
+    bool unnoted;           /* no digest of the result: the caller compares results between ranks,
+                               and calls ls_comm_note where they differ */
 } ls_pieces;
 
 /* The sum over all shards lands in `result` on every rank, the same bits. The pieces' contents are
@@ -101,6 +104,12 @@ LS_MUST_USE ls_status ls_broadcast(ls_comm *comm, int rank, float *x, size_t cou
 /* Seconds, since the comm was made, in which this rank's thread waited in calls for other ranks'
  * threads to come, to send or to free a slot. Called by the rank. */
 double ls_comm_waited(const ls_comm *comm, int rank);
+
+/* Note the digest of a bucket's result, `count` floats at `x`, for the next ls_comm_verify: what an
+ * `unnoted` all-reduce left out. Async: on a stream of the comm, which waits for none of the
+ * caller's. */
+LS_MUST_USE ls_status ls_comm_note(ls_comm *comm, int rank, int bucket, const float *x,
+                                   size_t count);
 
 /* End of a step: wait until this rank's streams are idle, compare every contribution's two digests
  * and every bucket's digest across ranks, and start new records. A mismatch (DIVERGED) names link,

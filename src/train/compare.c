@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* compare.c -- the replicas compare the digests of what they have; a difference is named.
  *
+ * First of the reduced sums, if the update read them for that. Where these differ, the collectives
+ * note what they have left out (all_reduce.h) and name the bucket.
+ *
  * And whether their step failed: all decide that from numbers that they have alike, so where one
  * finds its update not finite and another does not, a weight or an optimizer slot of one has gone
  * bad. It may have gone back to its copy by then (guard.h), so its weights would not tell.
@@ -78,9 +81,23 @@ static ls_status find_divergence(ls_rank *k, const uint64_t *digest)
     return ls_barrier_wait(run->group, k->rank, "the report of diverged weights");
 }
 
+/* All ranks note their reduced sums, for the collectives to name the bucket that differs. Does not
+ * return LS_OK. */
+static ls_status find_bucket(ls_rank *k)
+{
+    const ls_run *run = k->run;
+    for (int b = 0; b < run->bucket_count; b++)
+        LS_TRY(ls_comm_note(run->comm, k->rank, b,
+                            ls_replica_sums(&k->replica) + run->bucket[b].begin,
+                            run->bucket[b].count));
+    LS_TRY(ls_comm_verify(run->comm, k->rank));
+    return ls_fail(LS_ERR_DIVERGED, "the updates of the replicas read different sums of gradients; "
+                   "now these, or the gradients that were made of them, are equal");
+}
+
 /* What a rank lays open at the end of a step. */
 typedef struct {
-    uint64_t digest, stop, failed;
+    uint64_t sums_digest, digest, stop, failed;
 } vote;
 
 static ls_status compare_failures(const vote *all, int world_size)
@@ -95,12 +112,16 @@ static ls_status compare_failures(const vote *all, int world_size)
 
 ls_status ls_weights_compare(ls_rank *k, uint64_t digest, bool want_stop)
 {
-    const vote mine = { .digest = digest, .stop = want_stop, .failed = k->numbers.failed };
+    const vote mine = { .sums_digest = k->numbers.sums_digest, .digest = digest,
+                        .stop = want_stop, .failed = k->numbers.failed };
     vote all[LS_WORLD_MAX];
     uint64_t digests[LS_WORLD_MAX];
     LS_TRY(ls_group_exchange(k->run->group, k->rank, &mine, sizeof mine, all,
                              "the end of a step"));
-    for (int r = 0; r < k->run->world_size; r++) digests[r] = all[r].digest;
+    for (int r = 0; r < k->run->world_size; r++) {
+        if (all[r].sums_digest != all[0].sums_digest) return find_bucket(k);
+        digests[r] = all[r].digest;
+    }
     LS_TRY(compare_failures(all, k->run->world_size));
     k->stop = all[0].stop != 0;
     for (int r = 1; r < k->run->world_size; r++)

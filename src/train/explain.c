@@ -91,7 +91,7 @@ ls_status ls_explain_begin(ls_rank *rank)
     ls_replica *r = &k->replica;
     ls_explanation *e = run->explanation;
     const size_t floats = run->model.arena_floats;
-    float *combined = r->gradients + (size_t)r->plan.final_slot[0] * floats;
+    float *combined = ls_replica_sums(r);
     float *saved = e->saved + (size_t)k->rank * floats;
     int parameter;
     size_t element;

@@ -236,6 +236,12 @@ ls_status ls_replica_commit_statistics(ls_replica *replica, bool applied)
         .count = floats, .x = r->statistics, .out = &r->results.digest[1] });
 }
 
+float *ls_replica_sums(const ls_replica *replica)
+{
+    return replica->gradients
+           + (size_t)replica->plan.final_slot[0] * replica->config->model->arena_floats;
+}
+
 uint64_t ls_replica_digest(const ls_replica *replica)
 {
     const uint64_t *digest = replica->results_host.digest;

@@ -108,6 +108,7 @@ typedef struct {
     double *weight_absolute;   /* [parameters] */
     uint64_t *nonfinite;       /* [parameters + 1] the last: of the moving statistics */
     uint64_t *digest;          /* [2] of the weights, of the moving statistics */
+    uint64_t *sums_digest;     /* [1] of the reduced sums that the update was made of */
     ls_shard_sum *shard_sum;   /* [shard_count] rows of all shards, own ones first computed here */
 } ls_results;
 
@@ -239,6 +240,9 @@ LS_MUST_USE ls_status ls_replica_backward(ls_replica *replica, const ls_pass_inp
 
 /* Make what the passes of a step did to the moving statistics last (`applied`), or forget it. */
 LS_MUST_USE ls_status ls_replica_commit_statistics(ls_replica *replica, bool applied);
+
+/* Where the sums over all shards of a step's batch are: the arena of its first final piece. */
+float *ls_replica_sums(const ls_replica *replica);
 
 /* Of weights and statistics, from the results read last: equal on all replicas, or they have
  * diverged. Pure. */

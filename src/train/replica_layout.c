@@ -86,6 +86,7 @@ size_t ls_results_layout(ls_results *results, const ls_replica_config *config, c
     results->weight_absolute = carve(&c, count * sizeof(double));
     results->nonfinite = carve(&c, (count + 1) * sizeof(uint64_t));
     results->digest = carve(&c, 2 * sizeof(uint64_t));
+    results->sums_digest = carve(&c, sizeof(uint64_t));
     results->shard_sum = carve(&c, (size_t)config->shard_count * sizeof(ls_shard_sum));
     return c.used;
 }

@@ -38,6 +38,8 @@ typedef struct {
     double grad_norm;             /* L2 over the trained parameters, before clipping */
     double update_norm;           /* L2, over all parameters */
     uint64_t digest;              /* of the weights after the update */
+    uint64_t sums_digest;         /* of the reduced sums that the update was made of; 0 where the
+                                     collectives compare them */
     bool failed;                  /* not finite, and tolerated (guard.h) */
     bool skipped;                 /* there is no update: it failed, or D is 0 */
 } ls_step_numbers;
@@ -171,8 +173,10 @@ double ls_input_end_epoch(ls_rank *rank, double seconds);
 /* input.c: what the input did in this run. Rank 0 only. */
 ls_input_summary ls_input_summarize(const ls_rank *rank);
 
-/* compare.c: compare digests over all ranks and share rank 0's wish to stop.
- * Collective. Errors: DIVERGED, naming rank, tensor, first index and both values; MEMORY. */
+/* compare.c: compare digests over all ranks, those of numbers.sums_digest and `digest`, and share
+ * rank 0's wish to stop. Collective.
+ * Errors: DIVERGED, naming bucket and rank, or rank, tensor, first index and both values;
+ * MEMORY. */
 LS_MUST_USE ls_status ls_weights_compare(ls_rank *rank, uint64_t digest, bool want_stop);
 
 /* rank.c: the whole run of one rank; an ls_rank_fn whose arg is the ls_run. Collective. */

@@ -44,6 +44,20 @@ static ls_status load_batch(ls_rank *k)
 
 /* -- sums over this rank's shards -------------------------------------------------------------- */
 
+/* Is the gradient finished in the update's own pass? Not where an update depends on what is found
+ * of the gradient: its length, or that there is to be none. */
+static bool finishes_in_update(const ls_run *run)
+{
+    return !ls_optimizer_needs_norm(&run->config) && ls_guard_stops(&run->config);
+}
+
+/* Does that pass read the reduced sums for their digest as well, which the replicas compare? It
+ * saves the collectives a pass over them. */
+static bool compares_in_update(const ls_run *run)
+{
+    return run->world_size > 1 && finishes_in_update(run);
+}
+
 /* Exchange every bucket whose tensors are complete. An ls_layer_done_fn. */
 static ls_status exchange_buckets(void *context, int tensors_done)
 {
@@ -67,7 +81,8 @@ static ls_status exchange_buckets(void *context, int tensors_done)
             .piece = piece,
             .result = piece[0],
             .ready = &k->ready[k->next_bucket],
-            .done = &k->done[k->next_bucket] }));
+            .done = &k->done[k->next_bucket],
+            .unnoted = compares_in_update(run) }));
     }
     k->line.exchange += lap(&mark);
     return LS_OK;
@@ -130,13 +145,6 @@ static ls_status combine_sums(ls_rank *k)
 
 /* -- divide, once ------------------------------------------------------------------------------ */
 
-/* Is the gradient finished in the update's own pass? Not where an update depends on what is found
- * of the gradient: its length, or that there is to be none. */
-static bool finishes_in_update(const ls_run *run)
-{
-    return !ls_optimizer_needs_norm(&run->config) && ls_guard_stops(&run->config);
-}
-
 /* How the reduced gradient is divided by D and by the loss scale that it was formed with,
  * regularised, measured, tested. */
 static ls_gradient_finish_args finish_args(const ls_rank *k)
@@ -146,7 +154,7 @@ static ls_gradient_finish_args finish_args(const ls_rank *k)
         .tensors = &r->tensors,
         .scale = k->numbers.scale,
         .w = r->weights,
-        .g = r->gradients + (size_t)r->plan.final_slot[0] * k->run->model.arena_floats,
+        .g = ls_replica_sums(r),
         .square_sum = r->results.gradient_square,
         .nonfinite = r->results.nonfinite };
 }
@@ -202,14 +210,18 @@ static ls_status upload_steps(ls_rank *k)
                              (size_t)count * sizeof *r->step_host);
 }
 
+static ls_status refuse_update(const ls_rank *k)
+{
+    return ls_fail(LS_ERR_NONFINITE, "the update of the weights is not finite: its length is %g, "
+                   "the gradient's was %g; a smaller learning rate may help, or --nonfinite "
+                   "rollback", k->numbers.update_norm, k->numbers.grad_norm);
+}
+
 /* The update made weights that are not finite: as if it had not been, where a copy of the state
  * allows that. */
 static ls_status take_back(ls_rank *k, const ls_optimizer_state *before)
 {
-    if (!k->replica.good || !ls_guard_tolerates(k))
-        return ls_fail(LS_ERR_NONFINITE, "the update of the weights is not finite: its length is %g"
-                       ", the gradient's was %g; a smaller learning rate may help, or --nonfinite "
-                       "rollback", k->numbers.update_norm, k->numbers.grad_norm);
+    if (!k->replica.good || !ls_guard_tolerates(k)) return refuse_update(k);
     k->optimizer = *before;
     k->numbers.digest = 0;
     return ls_guard_undo(k);
@@ -241,18 +253,28 @@ static ls_status update(ls_rank *k)
     args.average = r->average;
     args.update_square_sum = r->results.update_square;
     args.digest = r->results.digest;
+    args.sums_digest = compares_in_update(run) ? r->results.sums_digest : NULL;
     LS_TRY(ls_update(&r->compute, &args));
     LS_TRY(ls_replica_weights_changed(r));
     LS_TRY(ls_replica_commit_statistics(r, true));
     LS_TRY(ls_replica_read_results(r, run->group, "updating the weights"));
-    if (args.finish) LS_TRY(judge_gradient(k));
     n->update_norm = ls_printable(sqrt(ls_tree_sum(r->results_host.update_square,
                                                    (size_t)run->model.parameter_count)));
     n->digest = ls_replica_digest(r);
-    if (!isfinite(n->update_norm)) return take_back(k, &before);
+    if (compares_in_update(run)) n->sums_digest = *r->results_host.sums_digest;
+    if (!args.finish && !isfinite(n->update_norm)) return take_back(k, &before);
     LS_TRY(ls_guard_keep(k));
     k->line.update += lap(&mark);
     return LS_OK;
+}
+
+/* Of an update that finished its gradient. Not before the sums have been compared: a damaged one
+ * may be what is not finite. */
+static ls_status judge_update(ls_rank *k)
+{
+    if (!finishes_in_update(k->run) || k->numbers.skipped) return LS_OK;
+    LS_TRY(judge_gradient(k));
+    return isfinite(k->numbers.update_norm) ? LS_OK : refuse_update(k);
 }
 
 /* -- the replicas compare what they have ------------------------------------------------------- */
@@ -319,6 +341,7 @@ ls_status ls_step_take(ls_rank *rank)
     LS_TRY(update(k));
     k->line.exchange_wait = ls_comm_waited(k->run->comm, k->rank) - waited;
     LS_TRY(agree(k));
+    LS_TRY(judge_update(k));
     if (explain) LS_TRY(ls_explain_end(k));
     advance(k, begin);
     return LS_OK;

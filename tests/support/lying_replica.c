@@ -20,6 +20,7 @@ static ls_status open_lying(void *context, int rank, int threads, atomic_ulong *
         lie.kernels = *lie.sound;
         if (wrong.update) lie.kernels.update = wrong.update;
         if (wrong.digest) lie.kernels.digest = wrong.digest;
+        if (wrong.merge) lie.kernels.merge = wrong.merge;
         if (wrong.conv_forward) lie.kernels.conv_forward = wrong.conv_forward;
         if (wrong.pooled_conv_forward)
             lie.kernels.pooled_conv_forward = wrong.pooled_conv_forward;

@@ -21,8 +21,8 @@ enum { LYING_RANK = 1 };
 
 /* What the device of LYING_RANK does wrong, and when. */
 typedef struct {
-    ls_kernels kernels;       /* its table; of it update, digest and conv_forward, pooled or not,
-                                 may be set */
+    ls_kernels kernels;       /* its table; of it update, digest, merge and conv_forward, pooled or
+                                 not, may be set */
     const ls_kernels *sound;  /* what these forward to */
     int calls, bad_call;      /* of the op in question, from 1 */
     fault fault;              /* for faults of copies; kind FAULT_NONE: none */

@@ -293,7 +293,8 @@ ls_status reduction_submit(reduction *r, int rank, int bucket, size_t count, int
     reduction_rank *mine = &r->rank[rank];
     const ls_pieces pieces = { .bucket = bucket, .count = count, .piece_count = piece_count,
                                .node = mine->node, .piece = mine->piece, .result = mine->result,
-                               .ready = &mine->ready, .done = &mine->done };
+                               .ready = &mine->ready, .done = &mine->done,
+                               .unnoted = r->settings.unnoted };
     LS_TRY(ls_event_record(&mine->ready, &mine->compute));
     return ls_all_reduce(r->comm, rank, &pieces);
 }

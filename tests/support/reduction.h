@@ -31,6 +31,7 @@ typedef struct {
     pair_pattern pairs;
     bool turn_ring;      /* the ring visits 0, N-1, N-2, ... */
     bool in_place;       /* result is the first piece's buffer */
+    bool unnoted;        /* ls_pieces has it */
     size_t slice_floats;
     size_t count_max;
     int calls_max;       /* all-reduces between checks; 0: 8 */

@@ -113,6 +113,31 @@ static size_t digests_not_found(int setting, long n, size_t digests)
     return missed;
 }
 
+static ls_status alter_and_note(reduction *r, int rank, reduction_rank *mine)
+{
+    LS_TRY(reduction_rank_run(r, rank));
+    LS_TRY(reduction_submit(r, rank, 4, FAULTY_FLOATS, mine->piece_count));
+    if (r->comm->rank[rank].result_count != 0)
+        return ls_fail(LS_ERR_VERIFY, "rank %d: a result has been noted", rank);
+    LS_TRY(ls_comm_verify(r->comm, rank));
+    if (rank == 1) mine->result[7] += 1;
+    LS_TRY(ls_comm_note(r->comm, rank, 5, mine->result, FAULTY_FLOATS));
+    return ls_comm_verify(r->comm, rank);
+}
+
+/* Results that are left to the caller are not compared, until it asks for that. */
+static void test_an_unnoted_result_is_compared_once_it_is_noted(void **state)
+{
+    (void)state;
+    const reduction_settings settings = { .world_size = 3, .shard_count = 8, .unnoted = true,
+                                          .count_max = 500 };
+    reduction r;
+    assert_int_equal(reduction_run_body(&r, &settings, FAULTY_FLOATS, alter_and_note),
+                     LS_ERR_DIVERGED);
+    assert_non_null(strstr(ls_last_error(), "bucket 5: the result of rank 1 has digest "));
+    reduction_close(&r);
+}
+
 static void test_a_bit_flipped_in_any_copy_is_found_and_placed(void **state)
 {
     (void)state;
@@ -241,6 +266,7 @@ static void test_any_allocation_that_fails_leaves_nothing_behind(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_an_unnoted_result_is_compared_once_it_is_noted),
         cmocka_unit_test(test_a_bit_flipped_in_any_copy_is_found_and_placed),
         cmocka_unit_test(test_any_copy_or_record_that_fails_ends_the_run),
         cmocka_unit_test(test_a_copy_that_never_ends_is_a_timeout_that_names_its_place),

@@ -7,6 +7,7 @@
  */
 #include "support/test.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -34,6 +35,28 @@ static ls_status flipping_digest(ls_stream *stream, const ls_digest_args *args)
     float *x = (float *)(uintptr_t)args->x;
     if (++lie.calls == lie.bad_call) flip(x, args->count - 32);
     return lie.sound->digest(stream, args);
+}
+
+/* What a merge wrote last, perhaps into another replica's sums, is not what it made. */
+static ls_status flipping_merge(ls_stream *stream, const ls_merge_args *args)
+{
+    LS_TRY(lie.sound->merge(stream, args));
+    if (++lie.calls == lie.bad_call) flip(args->out[args->out_count - 1], 3);
+    return LS_OK;
+}
+
+static ls_status overflowing_merge(ls_stream *stream, const ls_merge_args *args)
+{
+    LS_TRY(lie.sound->merge(stream, args));
+    if (++lie.calls == lie.bad_call) args->out[args->out_count - 1][3] = INFINITY;
+    return LS_OK;
+}
+
+static ls_status misread_sums(ls_stream *stream, const ls_update_args *args)
+{
+    LS_TRY(lie.sound->update(stream, args));
+    if (++lie.calls == lie.bad_call) ++*args->sums_digest;
+    return LS_OK;
 }
 
 static ls_status failing_update(ls_stream *stream, const ls_update_args *args)
@@ -96,6 +119,49 @@ static void test_an_altered_contribution_stops_that_step(void **state)
         if (!atomic_load(&lie.fault.fired)) fail_msg("copy %ld never came", n);
         if (status != LS_ERR_DIVERGED) fail_msg("copy %ld: %s", n, ls_last_error());
     }
+    training_destroy(t);
+}
+
+/* A sum that reaches one replica other than it was made is found before anything else is made of
+ * it, and its bucket is named: whether replicas compare the sums or, with `skip`, the collectives
+ * do, and whether or not it is finite. */
+static void check_altered_sums(const char *nonfinite, ls_merge_fn *merge)
+{
+    training *t = lying_create();
+    training_set(t, "nonfinite", nonfinite);
+    int results = 0;
+    for (int call = 1; t->step_count == 0; call++) { /* every merge of the first step */
+        lie.kernels = (ls_kernels){ .merge = merge };
+        lie.calls = 0;
+        lie.bad_call = call;
+        if (training_run(t) != LS_ERR_DIVERGED)
+            fail_msg("%s, merge %d: %s", nonfinite, call, ls_last_error());
+        expect_in_message("bucket ");
+        results += strstr(ls_last_error(), ": the result of rank ") != NULL;
+    }
+    assert_true(results > 0);
+    training_destroy(t);
+}
+
+static void test_a_sum_that_one_replica_has_otherwise_is_named_by_its_bucket(void **state)
+{
+    (void)state;
+    check_altered_sums("stop", flipping_merge);
+    check_altered_sums("stop", overflowing_merge);
+    check_altered_sums("skip", flipping_merge);
+    check_altered_sums("skip", overflowing_merge);
+}
+
+static void test_sums_that_are_equal_when_looked_at_again_are_said_to_be(void **state)
+{
+    (void)state;
+    training *t = lying_create();
+    lie.kernels.update = misread_sums;
+    lie.bad_call = 2;
+    assert_int_equal(training_run(t), LS_ERR_DIVERGED);
+    assert_int_equal(t->step_count, 1);
+    expect_in_message("step 2: the updates of the replicas read different sums of gradients; now "
+                      "these, or the gradients that were made of them, are equal");
     training_destroy(t);
 }
 
@@ -177,6 +243,8 @@ int main(void)
         cmocka_unit_test(test_a_flipped_bit_in_one_replica_stops_that_step),
         cmocka_unit_test(test_a_replica_that_starts_from_other_weights_is_refused),
         cmocka_unit_test(test_an_altered_contribution_stops_that_step),
+        cmocka_unit_test(test_a_sum_that_one_replica_has_otherwise_is_named_by_its_bucket),
+        cmocka_unit_test(test_sums_that_are_equal_when_looked_at_again_are_said_to_be),
         cmocka_unit_test(test_a_replica_that_stalls_ends_the_program_with_its_reason),
         cmocka_unit_test(test_a_replica_out_of_memory_ends_the_run_with_its_reason),
         cmocka_unit_test(test_every_allocation_that_fails_ends_the_run_cleanly),
