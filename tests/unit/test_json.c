@@ -2,10 +2,12 @@
 /* test_json.c -- what the strict reader takes and refuses, where, and what the writer writes. */
 #include "support/test.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 
 #include "io/json.h"
+#include "support/naive.h"
 
 static ls_json_reader reader_of(const char *text)
 {
@@ -201,10 +203,32 @@ static void test_numbers_come_back_with_the_same_bits(void **state)
     }
     ls_number_text(0.1, text);
     assert_string_equal(text, "0.1");
+    ls_number_text(0.1 + 0.2 - 0.3, text);
+    assert_string_equal(text, "5.551115123125783e-17");
     ls_number_text(0.30000000000000004, text);
     assert_string_equal(text, "0.30000000000000004");
     ls_number_text(-INFINITY, text);
     assert_string_equal(text, "-inf");
+}
+
+/* Numbers that people write have few digits; some have 16 when cut to 16. */
+static void test_a_number_of_15_digits_is_written_with_no_more(void **state)
+{
+    (void)state;
+    naive_random random = { 7 };
+    char want[LS_NUMBER_BYTES], text[LS_NUMBER_BYTES];
+    int cut_longer = 0;
+    for (int i = 0; i < 20000; i++) {
+        const uint64_t digits = (naive_next(&random) >> 8) % 1000000000000000 | 1;
+        snprintf(text, sizeof text, "%" PRIu64 "e-%d", digits, i % 30);
+        const double x = strtod(text, NULL);
+        snprintf(want, sizeof want, "%.15g", x);
+        snprintf(text, sizeof text, "%.16g", x);
+        cut_longer += strlen(text) > strlen(want);
+        ls_number_text(x, text);
+        assert_string_equal(text, want);
+    }
+    assert_true(cut_longer > 100);
 }
 
 static void test_the_writer_puts_commas_and_escapes(void **state)
@@ -219,6 +243,7 @@ static void test_the_writer_puts_commas_and_escapes(void **state)
     ls_json_write_key(&w, "list");
     ls_json_write_open(&w, '[');
     ls_json_write_count(&w, UINT64_MAX);
+    ls_json_write_count(&w, 0);
     ls_json_write_number(&w, 0.5);
     ls_json_write_flag(&w, true);
     ls_json_write_open(&w, '[');
@@ -231,7 +256,7 @@ static void test_the_writer_puts_commas_and_escapes(void **state)
     ls_json_write_close(&w, '}');
     assert_int_equal(ls_json_write_end(&w, &text, &byte_count), LS_OK);
     assert_string_equal(text, "{\"a\\\"b\":\"x\\\\y\\n\\u0001\xC3\xA9\\uFFFDz\","
-                              "\"list\":[18446744073709551615,0.5,true,[],{}],\"end\":false}");
+                              "\"list\":[18446744073709551615,0,0.5,true,[],{}],\"end\":false}");
     assert_int_equal(byte_count, strlen(text));
     free(text);
 }
@@ -311,6 +336,7 @@ int main(void)
         cmocka_unit_test(test_a_text_cut_anywhere_is_refused),
         cmocka_unit_test(test_brackets_deeper_than_the_limit_are_refused),
         cmocka_unit_test(test_numbers_come_back_with_the_same_bits),
+        cmocka_unit_test(test_a_number_of_15_digits_is_written_with_no_more),
         cmocka_unit_test(test_the_writer_puts_commas_and_escapes),
         cmocka_unit_test(test_nan_and_infinities_are_never_written_as_numbers),
         cmocka_unit_test(test_times_are_written_to_the_nanosecond),
