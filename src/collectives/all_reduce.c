@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* all_reduce.c -- the entry of an all-reduce: check, meet, move, note the result's digest.
+/* all_reduce.c -- the entry of an all-reduce: check, meet, move, note the result's digest unless
+ * the caller compares results itself.
  *
  * The three algorithms differ in who adds what where (reduce_ring.c, reduce_direct.c); what comes
  * before and after is the same. With one rank there is nobody to meet: its pieces are folded.
@@ -21,11 +22,6 @@ static ls_status check_pieces(const ls_comm *comm, int rank, const ls_pieces *pi
     if (pieces->piece_count < 1 || pieces->piece_count > LS_CALL_PIECES_MAX) {
         return ls_fail(LS_ERR_ARGUMENT, "rank %d: bucket %d in %d pieces: want 1 to %d", rank,
                        pieces->bucket, pieces->piece_count, LS_CALL_PIECES_MAX);
-    }
-    if (comm->rank[rank].result_count == comm->config.bucket_count_max) {
-        return ls_fail(LS_ERR_ARGUMENT, "rank %d: bucket %d is number %d since the last check: want"
-                                        " at most %d", rank, pieces->bucket,
-                       comm->rank[rank].result_count + 1, comm->config.bucket_count_max);
     }
     return LS_OK;
 }
@@ -84,6 +80,11 @@ static ls_status fold_alone(ls_comm *comm, const ls_pieces *pieces)
 ls_status ls_comm_note(ls_comm *comm, int rank, int bucket, const float *x, size_t count)
 {
     ls_comm_rank *me = &comm->rank[rank];
+    if (me->result_count == comm->config.bucket_count_max) {
+        return ls_fail(LS_ERR_ARGUMENT, "rank %d: bucket %d is number %d since the last check: want"
+                                        " at most %d", rank, bucket, me->result_count + 1,
+                       comm->config.bucket_count_max);
+    }
     const int i = me->result_count++;
     me->result_bucket[i] = bucket;
     return ls_digest(&me->channel.in, &(ls_digest_args){

@@ -107,7 +107,8 @@ double ls_comm_waited(const ls_comm *comm, int rank);
 
 /* Note the digest of a bucket's result, `count` floats at `x`, for the next ls_comm_verify: what an
  * `unnoted` all-reduce left out. Async: on a stream of the comm, which waits for none of the
- * caller's. */
+ * caller's. Not collective, but after an ls_comm_verify all ranks must have met before it: others
+ * may still be reading what was noted then. Errors: ARGUMENT (too many since then), DEVICE. */
 LS_MUST_USE ls_status ls_comm_note(ls_comm *comm, int rank, int bucket, const float *x,
                                    size_t count);
 

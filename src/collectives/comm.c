@@ -183,8 +183,9 @@ static ls_status verify(ls_comm *comm, int rank)
     const ls_call call = { .kind = LS_CALL_VERIFY, .bucket = -1, .count = (size_t)me->result_count,
                            .digest = me->result_digest_host, .digest_bucket = me->result_bucket };
     me->result_count = 0;
-    /* Others read this rank's two arrays after the meeting; they are written again only by a later
-     * all-reduce, whose own meeting every rank reaches after it has left this function. */
+    /* Others read this rank's two arrays after the meeting; they are written again only after
+     * another one, which every rank reaches after it has left this function: an all-reduce's, or
+     * the caller's (ls_comm_note). */
     LS_TRY(ls_rendezvous_meet(&comm->rendezvous, &me->channel, &call));
     return compare_results(comm, rank);
 }

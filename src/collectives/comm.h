@@ -41,7 +41,7 @@ typedef struct {
     ls_event left;               /* on `out`, at the end of a call */
     uint64_t *own_digest;        /* owned, device, [LS_SHARD_MAX]: of what is sent next, on `out` */
     ls_ledger ledger;
-    int result_count;            /* all-reduces since the last check */
+    int result_count;            /* results noted since the last check */
     int *result_bucket;          /* owned, [bucket_count_max] */
     uint64_t *result_digest;     /* owned, device, [bucket_count_max] */
     uint64_t *result_digest_host;/* owned, pinned, [bucket_count_max]; others read it in verify */

@@ -21,7 +21,9 @@ static bool has_digits(double x, int digits, char out[LS_NUMBER_BYTES])
 }
 
 /* Half of all doubles have 16 digits, half 17; those that people write have 15 or fewer. Cut to 16
- * digits one of these shows no more than 15 characters, or ends with how far it is from them. */
+ * digits one of these shows no more than 15 characters, or ends with how far it is from them. A
+ * power of two may have 15 where its 16 are another number: numbers below it lie half as far apart,
+ * and its 16 digits may be below it. */
 void ls_number_text(double x, char out[LS_NUMBER_BYTES])
 {
     char shorter[LS_NUMBER_BYTES];
@@ -33,10 +35,14 @@ void ls_number_text(double x, char out[LS_NUMBER_BYTES])
         snprintf(out, LS_NUMBER_BYTES, "%" PRId64, (int64_t)x);
         return;
     }
-    if (!has_digits(x, 16, out)) {
+    int exponent;
+    const bool is_power = fabs(frexp(x, &exponent)) == 0.5;
+    const bool has_16 = has_digits(x, 16, out);
+    if (has_16 ? strlen(out) > 15 && has_digits(x, 15, shorter)
+               : is_power && has_digits(x, 15, shorter)) {
+        memcpy(out, shorter, strlen(shorter) + 1);
+    } else if (!has_16) {
         snprintf(out, LS_NUMBER_BYTES, "%.17g", x); /* 17 always suffice for a double */
-    } else if (strlen(out) > 15 && has_digits(x, 15, shorter)) {
-        memcpy(out, shorter, sizeof shorter);
     }
 }
 

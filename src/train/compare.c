@@ -13,6 +13,7 @@
  * the majority. The digest alone costs a few bytes per rank and step; the copies are made only when
  * the run is lost.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -81,8 +82,9 @@ static ls_status find_divergence(ls_rank *k, const uint64_t *digest)
     return ls_barrier_wait(run->group, k->rank, "the report of diverged weights");
 }
 
-/* All ranks note their reduced sums, for the collectives to name the bucket that differs. Does not
- * return LS_OK. */
+/* All ranks note their reduced sums, or what an update on a GPU has made of them, for the
+ * collectives to name the bucket that differs. They have met since the last such comparison, as
+ * ls_comm_note asks. Does not return LS_OK. */
 static ls_status find_bucket(ls_rank *k)
 {
     const ls_run *run = k->run;
@@ -112,8 +114,9 @@ static ls_status compare_failures(const vote *all, int world_size)
 
 ls_status ls_weights_compare(ls_rank *k, uint64_t digest, bool want_stop)
 {
-    const vote mine = { .sums_digest = k->numbers.sums_digest, .digest = digest,
-                        .stop = want_stop, .failed = k->numbers.failed };
+    const ls_step_numbers *n = &k->numbers;
+    const vote mine = { .sums_digest = n->sums_digest, .digest = digest, .stop = want_stop,
+                        .failed = n->failed || !isfinite(n->update_norm) };
     vote all[LS_WORLD_MAX];
     uint64_t digests[LS_WORLD_MAX];
     LS_TRY(ls_group_exchange(k->run->group, k->rank, &mine, sizeof mine, all,

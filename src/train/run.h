@@ -38,8 +38,8 @@ typedef struct {
     double grad_norm;             /* L2 over the trained parameters, before clipping */
     double update_norm;           /* L2, over all parameters */
     uint64_t digest;              /* of the weights after the update */
-    uint64_t sums_digest;         /* of the reduced sums that the update was made of; 0 where the
-                                     collectives compare them */
+    uint64_t sums_digest;         /* of the reduced sums that the update was made of; 0 where it
+                                     does not tell (step.c), or there was none */
     bool failed;                  /* not finite, and tolerated (guard.h) */
     bool skipped;                 /* there is no update: it failed, or D is 0 */
 } ls_step_numbers;

@@ -51,8 +51,8 @@ static bool finishes_in_update(const ls_run *run)
     return !ls_optimizer_needs_norm(&run->config) && ls_guard_stops(&run->config);
 }
 
-/* Does that pass read the reduced sums for their digest as well, which the replicas compare? It
- * saves the collectives a pass over them. */
+/* Does that pass read the reduced sums for their digest as well, which the replicas compare? On the
+ * host that saves the collectives a pass over them. */
 static bool compares_in_update(const ls_run *run)
 {
     return run->world_size > 1 && finishes_in_update(run);
@@ -262,14 +262,14 @@ static ls_status update(ls_rank *k)
                                                    (size_t)run->model.parameter_count)));
     n->digest = ls_replica_digest(r);
     if (compares_in_update(run)) n->sums_digest = *r->results_host.sums_digest;
-    if (!args.finish && !isfinite(n->update_norm)) return take_back(k, &before);
+    if (!finishes_in_update(run) && !isfinite(n->update_norm)) return take_back(k, &before);
     LS_TRY(ls_guard_keep(k));
     k->line.update += lap(&mark);
     return LS_OK;
 }
 
-/* Of an update that finished its gradient. Not before the sums have been compared: a damaged one
- * may be what is not finite. */
+/* Where the update finished its gradient, both are judged here: not before the sums have been
+ * compared, as a damaged one may be what is not finite. */
 static ls_status judge_update(ls_rank *k)
 {
     if (!finishes_in_update(k->run) || k->numbers.skipped) return LS_OK;

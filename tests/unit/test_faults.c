@@ -52,6 +52,15 @@ static ls_status overflowing_merge(ls_stream *stream, const ls_merge_args *args)
     return LS_OK;
 }
 
+static ls_status overflowing_update(ls_stream *stream, const ls_update_args *args)
+{
+    LS_TRY(lie.sound->update(stream, args));
+    if (++lie.calls != lie.bad_call) return LS_OK;
+    args->w[3] = INFINITY;
+    args->update_square_sum[0] = (double)INFINITY;
+    return LS_OK;
+}
+
 static ls_status misread_sums(ls_stream *stream, const ls_update_args *args)
 {
     LS_TRY(lie.sound->update(stream, args));
@@ -152,6 +161,21 @@ static void test_a_sum_that_one_replica_has_otherwise_is_named_by_its_bucket(voi
     check_altered_sums("skip", overflowing_merge);
 }
 
+/* Also in a step whose weights are not compared. */
+static void test_an_update_that_overflows_on_one_replica_alone_ends_that_step(void **state)
+{
+    (void)state;
+    training *t = lying_create();
+    training_set(t, "check-every", "0");
+    lie.kernels.update = overflowing_update;
+    lie.bad_call = 2;
+    assert_int_equal(training_run(t), LS_ERR_DIVERGED);
+    assert_int_equal(t->step_count, 1);
+    expect_in_message("step 2: replicas diverged: the update of rank 1 is not finite, that of rank "
+                      "0 is");
+    training_destroy(t);
+}
+
 static void test_sums_that_are_equal_when_looked_at_again_are_said_to_be(void **state)
 {
     (void)state;
@@ -244,6 +268,7 @@ int main(void)
         cmocka_unit_test(test_a_replica_that_starts_from_other_weights_is_refused),
         cmocka_unit_test(test_an_altered_contribution_stops_that_step),
         cmocka_unit_test(test_a_sum_that_one_replica_has_otherwise_is_named_by_its_bucket),
+        cmocka_unit_test(test_an_update_that_overflows_on_one_replica_alone_ends_that_step),
         cmocka_unit_test(test_sums_that_are_equal_when_looked_at_again_are_said_to_be),
         cmocka_unit_test(test_a_replica_that_stalls_ends_the_program_with_its_reason),
         cmocka_unit_test(test_a_replica_out_of_memory_ends_the_run_with_its_reason),

@@ -229,6 +229,11 @@ static void test_a_number_of_15_digits_is_written_with_no_more(void **state)
         assert_string_equal(text, want);
     }
     assert_true(cut_longer > 100);
+    ls_number_text(0x1p956, text); /* 6.090821257124999e+287 is another number */
+    assert_string_equal(text, "6.090821257125e+287");
+    ls_number_text(-0x1p149, text);
+    snprintf(want, sizeof want, "%.15g", -0x1p149);
+    assert_string_equal(text, want);
 }
 
 static void test_the_writer_puts_commas_and_escapes(void **state)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* finish_run.h -- host: a run of reduced sums becomes gradient: gradient_finish (arena.h), whether
- * in a pass of its own (arena.c) or in the update's (update.c).
+/* finish_run.h -- host: a run of reduced sums becomes gradient: gradient_finish (arena.h), in a
+ * pass of its own (arena.c) or, of a tensor that stays as it is, in the update's (update.c; what
+ * that updates, it finishes word by word).
  *
  * A run stays in the first level cache: one loop tests it, the next computes it, the last squares
  * it into the 64 double lanes of the flat sum. Memory is read once, and asked for 2 KiB ahead.

@@ -144,7 +144,7 @@ LS_ALWAYS_INLINE void move_average(const block *b, place p, ls_vec w)
     ls_vec_store_lanes(average, ls_vec_fma(gain, ls_vec_sub(w, old), old), p.lanes);
 }
 
-/* `finishes`: the gradient. A constant where a loop runs over words. */
+/* `finishes`: finish the gradient first. A constant where a loop runs over words. */
 LS_ALWAYS_INLINE void update_word(const block *b, place p, row *made, optimize_fn *optimize,
                                   bool finishes)
 {
