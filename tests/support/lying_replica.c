@@ -48,3 +48,11 @@ void expect_in_message(const char *text)
     if (!strstr(ls_last_error(), text))
         fail_msg("\"%s\" is not in \"%s\"", text, ls_last_error());
 }
+
+void lying_must_diverge(training *t, size_t step, const char *text)
+{
+    assert_int_equal(training_run(t), LS_ERR_DIVERGED);
+    assert_int_equal(t->step_count, step - 1);
+    expect_in_message(text);
+    training_destroy(t);
+}

@@ -33,6 +33,9 @@ extern replica_lie lie;
 /* digits-cnn on three replicas, and nothing in `lie` yet. */
 training *lying_create(void);
 
+/* Run `t`, which must end as diverged in step `step` with this in its text, and destroy it. */
+void lying_must_diverge(training *t, size_t step, const char *text);
+
 /* Is the text in the latest error? If not, the test fails. */
 void expect_in_message(const char *text);
 

@@ -210,6 +210,7 @@ LS_ALWAYS_INLINE digests walk_groups(const block *of, size_t first, size_t whole
     totals all = { .weights = { { 0 }, { 0 }, { 0 }, { 0 } } };
     memcpy(all.change, lane->square, sizeof all.change);
     memcpy(all.gradient, lane->other, sizeof all.gradient);
+#pragma GCC unroll 1 /* once a block: not worth its code for each row */
     for (size_t k = 0; k < ROWS; k++)
         update_word(b, (place){ k * LS_LANES, LS_LANES }, &made[0][k], optimize, finishes);
     for (size_t i = GROUP; i < whole; i += GROUP) {
