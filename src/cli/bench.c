@@ -27,14 +27,3 @@ ls_status ls_bench_bytes(const ls_invocation *v, int flag, double low, double hi
     *out = otherwise;
     return v->flag[flag] ? ls_value_read(&option, v->flag[flag], out) : LS_OK;
 }
-
-ls_status ls_bench_print_json(ls_json_writer *json)
-{
-    char *text = NULL;
-    size_t bytes = 0;
-    LS_TRY(ls_json_write_end(json, &text, &bytes));
-    fwrite(text, 1, bytes, stdout);
-    putchar('\n');
-    free(text);
-    return LS_OK;
-}

@@ -8,7 +8,6 @@
 #define LS_CLI_BENCH_H
 
 #include "cli/options.h"
-#include "io/json.h"
 #include "status.h"
 
 /* How long one sample of a speed takes, if what is measured can be cut so. Shorter than the time
@@ -28,8 +27,5 @@ ls_bench_spread ls_bench_spread_of(double *x, int count);
  * given. Errors: ARGUMENT. */
 LS_MUST_USE ls_status ls_bench_bytes(const ls_invocation *invocation, int flag, double low,
                                      double high, uint64_t otherwise, uint64_t *out);
-
-/* Print what `json` has written, and a newline. Errors: MEMORY. */
-LS_MUST_USE ls_status ls_bench_print_json(ls_json_writer *json);
 
 #endif

@@ -16,6 +16,7 @@
 
 #include "cli/bench.h"
 #include "cli/bench_exchange.h"
+#include "cli/console.h"
 #include "plural.h"
 
 enum { FLAG_MIN, FLAG_MAX, FLAG_FACTOR, FLAG_ITERATIONS, FLAG_OFFSET, FLAG_JSON };
@@ -180,7 +181,7 @@ static ls_status end_report(bench *b)
         ls_json_write_key(&b->json, "wrong");
         ls_json_write_count(&b->json, b->wrong_count);
         ls_json_write_close(&b->json, '}');
-        return ls_bench_print_json(&b->json);
+        return ls_console_print_json(&b->json);
     }
     printf("# wrong elements: %" PRIu64 "\n# mean busbw: %.2f GB/s\n", b->wrong_count,
            b->busbw_sum / (2 * b->row_count));

@@ -10,6 +10,7 @@
 
 #include "cli/bench.h"
 #include "cli/bench_cases.h"
+#include "cli/console.h"
 #include "device/topology.h"
 #include "plural.h"
 
@@ -126,7 +127,7 @@ static ls_status measure_all(bench *b, const char *what)
     if (!b->is_json) return LS_OK;
     ls_json_write_close(&b->json, ']');
     ls_json_write_close(&b->json, '}');
-    return ls_bench_print_json(&b->json);
+    return ls_console_print_json(&b->json);
 }
 
 /* Of the models named, on the data if any, or of the default ones; then the even shapes. */

@@ -292,7 +292,7 @@ static ls_status write_end(bench *b)
     ls_json_member_number(&b->json, "gflops", b->flops * speed.median * 1e-9);
     ls_json_member_number(&b->json, "share", spread_of(b, share_of).median);
     ls_json_write_close(&b->json, '}');
-    return ls_bench_print_json(&b->json);
+    return ls_console_print_json(&b->json);
 }
 
 /* -- the command ------------------------------------------------------------------------------- */

@@ -197,3 +197,14 @@ void ls_console_leave(void)
     ls_console_error();
     _exit(ls_exit_code(LS_ERR_DEVICE));
 }
+
+ls_status ls_console_print_json(ls_json_writer *json)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    LS_TRY(ls_json_write_end(json, &text, &bytes));
+    fwrite(text, 1, bytes, stdout);
+    putchar('\n');
+    free(text);
+    return LS_OK;
+}

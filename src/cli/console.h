@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "io/json.h"
 #include "train/trainer.h"
 
 typedef struct {
@@ -36,6 +37,9 @@ void ls_console_leave(void);
 
 /* Take a live line off the screen, before something else is printed. */
 void ls_console_clear(ls_console *console);
+
+/* Print what `json` has written, and a newline. Errors: MEMORY. */
+LS_MUST_USE ls_status ls_console_print_json(ls_json_writer *json);
 
 /* Of the steps' time, without input: below this share nothing is said of it. */
 #define LS_INPUT_BOUND_SHARE 0.05

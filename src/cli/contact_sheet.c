@@ -72,8 +72,9 @@ static void name_sample(const ls_contact_sheet *sheet, size_t index, char *text,
         else snprintf(text, bytes, "%zu", label);
         return;
     }
-    float *target = malloc(info->outputs * sizeof *target);
     text[0] = '\0';
+    if (info->task == LS_TASK_NONE) return;
+    float *target = malloc(info->outputs * sizeof *target);
     if (target) {
         ls_dataset_target(sheet->dataset, sheet->part, index, target);
         snprintf(text, bytes, "%.4g", (double)target[0]);

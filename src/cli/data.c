@@ -88,9 +88,10 @@ const ls_command ls_command_data_verify = {
         "  cifar10:DIR                 the binary release\n"
         "  cifar100:DIR[,label=fine|coarse]\n"
         "  idx:DIR                     MNIST's layout, unpacked\n"
-        "  csv:FILE[,label=last|first|N][,header=no|yes][,task=class|regress][,outputs=K]\n"
+        "  csv:FILE[,label=last|first|N|none][,header=no|yes][,task=class|regress][,outputs=K]\n"
         "      [,weights=last|first|N][,test=every:5|FILE|none]\n"
-        "  npy:X.npy,Y.npy[,weights=W.npy][,test=X.npy,Y.npy]\n"
+        "  npy:X.npy,Y.npy[,weights=W.npy][,test=X.npy,Y.npy|every:K|none]\n"
+        "  npy:X.npy                   samples alone, to predict\n"
         "  each then with [,scale=255|none|standard], the files with [,bad=stop|skip]\n",
     .arguments_min = 1,
     .arguments_max = 1,

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/json.h"
+#include "cli/console.h"
 
-enum { FLAG_CONFUSION = LS_EVALUATION_FLAGS };
+enum { FLAG_CONFUSION = LS_EVALUATION_FLAGS, FLAG_JSON };
 enum { CONFUSION_MAX = 1000 };
 
 /* -- the confusion matrix ---------------------------------------------------------------------- */
@@ -31,15 +31,23 @@ static ls_status check_confusion(const ls_evaluation *e)
     return LS_OK;
 }
 
-/* A row per label, with its name at the end if it has one; a column per prediction. */
-static ls_status print_confusion(const ls_evaluation *e)
+/* Samples by label (a row each) and prediction: [classes, classes], the caller's. */
+static ls_status count_confusion(const ls_evaluation *e, size_t **out)
 {
     const size_t classes = e->classes;
-    size_t *count = calloc(classes * classes, sizeof *count);
+    LS_TRY(check_confusion(e));
+    size_t *count = *out = calloc(classes * classes, sizeof *count);
     if (!count) return ls_fail(LS_ERR_MEMORY, "no memory for %zu classes", classes);
     for (size_t i = 0; i < e->samples; i++) {
         count[(size_t)e->label[i] * classes + (size_t)e->predicted[i]]++;
     }
+    return LS_OK;
+}
+
+/* A row per label, with its name at the end if it has one; a column per prediction. */
+static void print_confusion(const ls_evaluation *e, const size_t *count)
+{
+    const size_t classes = e->classes;
     const int width = widest(count, classes);
     printf("confusion   a row per label, a column per prediction\n%*s", width, "");
     for (size_t c = 0; c < classes; c++) printf(" %*zu", width, c);
@@ -50,8 +58,36 @@ static ls_status print_confusion(const ls_evaluation *e)
         if (name) printf("  %s", name);
     }
     printf("\n");
-    free(count);
-    return LS_OK;
+}
+
+/* -- JSON -------------------------------------------------------------------------------------- */
+
+static void write_confusion(ls_json_writer *json, const size_t *count, size_t classes)
+{
+    ls_json_write_key(json, "confusion");
+    ls_json_write_open(json, '[');
+    for (size_t r = 0; r < classes; r++) {
+        ls_json_write_open(json, '[');
+        for (size_t c = 0; c < classes; c++) ls_json_write_count(json, count[r * classes + c]);
+        ls_json_write_close(json, ']');
+    }
+    ls_json_write_close(json, ']');
+}
+
+/* One line, an object. confusion: or NULL. */
+static ls_status print_json(const ls_evaluated *e, const size_t *confusion)
+{
+    ls_json_writer json = { .text = NULL };
+    ls_json_write_open(&json, '{');
+    ls_json_member_string(&json, "checkpoint", e->checkpoint);
+    ls_json_member_string(&json, "data", e->data);
+    ls_json_member_count(&json, "samples", e->result.samples);
+    ls_json_member_number(&json, "loss", e->result.loss);
+    for (int m = 0; m < e->result.metric_count; m++)
+        ls_json_member_number(&json, e->result.metric_name[m], e->result.metric[m]);
+    if (confusion) write_confusion(&json, confusion, e->result.classes);
+    ls_json_write_close(&json, '}');
+    return ls_console_print_json(&json);
 }
 
 /* -- the command ------------------------------------------------------------------------------- */
@@ -64,13 +100,15 @@ static void print_number(const char *name, double x)
     printf("%-11s %s\n", name, text);
 }
 
-static void print_result(const ls_evaluated *e)
+/* confusion: or NULL. */
+static void print_text(const ls_evaluated *e, const size_t *confusion)
 {
     printf("checkpoint  %s\ndata        %s\nsamples     %zu\n", e->checkpoint, e->data,
            e->result.samples);
     print_number("loss", e->result.loss);
     for (int m = 0; m < e->result.metric_count; m++)
         print_number(e->result.metric_name[m], e->result.metric[m]);
+    if (confusion) print_confusion(&e->result, confusion);
 }
 
 static ls_status run_eval(const ls_invocation *v, int *exit_code)
@@ -79,9 +117,11 @@ static ls_status run_eval(const ls_invocation *v, int *exit_code)
     ls_evaluated e;
     const bool confusion = v->flag[FLAG_CONFUSION] != NULL;
     LS_TRY(ls_evaluate_argument(v, confusion, false, &e));
-    ls_status status = confusion ? check_confusion(&e.result) : LS_OK;
-    if (status == LS_OK) print_result(&e);
-    if (status == LS_OK && confusion) status = print_confusion(&e.result);
+    size_t *count = NULL;
+    ls_status status = confusion ? count_confusion(&e.result, &count) : LS_OK;
+    if (status == LS_OK && v->flag[FLAG_JSON]) status = print_json(&e, count);
+    else if (status == LS_OK) print_text(&e, count);
+    free(count);
     ls_evaluation_free(&e.result);
     return status;
 }
@@ -105,6 +145,7 @@ const ls_command ls_command_eval = {
     .own_default = { { "metrics", "its run's" } },
     .flag = { LS_EVALUATION_FLAG_LIST,
               [FLAG_CONFUSION] = { "confusion", NULL,
-                                   "print how many samples of each class are taken for which" } },
+                                   "print how many samples of each class are taken for which" },
+              [FLAG_JSON] = { "json", NULL, "print one line of JSON" } },
     .run = run_eval,
 };

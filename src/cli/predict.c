@@ -5,6 +5,9 @@
  *                                                      class numbers
  *     numbers   index,target_0 ...,predicted_0 ...
  *
+ * Of data without answers there is no label and no target; then a network whose loss is not softmax
+ * predicts numbers, which under a sigmoid loss are probabilities.
+ *
  * With --out FILE.npy: the numbers alone, [samples, columns] f32 (io/npy.h). Nine digits give every
  * f32 back from a CSV.
  */
@@ -48,7 +51,7 @@ static ls_status put_field(sink *to, const char *text)
 
 static ls_status put_class_header(sink *to, const ls_evaluation *e)
 {
-    LS_TRY(put_text(to, "index,label,predicted"));
+    LS_TRY(put_text(to, e->label ? "index,label,predicted" : "index,predicted"));
     const size_t first = e->columns == 1 ? 1 : 0; /* one sigmoid output is class 1's */
     for (size_t c = first; c < first + e->columns; c++) {
         char name[160];
@@ -61,17 +64,30 @@ static ls_status put_class_header(sink *to, const ls_evaluation *e)
     return put_text(to, "\n");
 }
 
-static ls_status put_number_header(sink *to, size_t columns)
+/* ",<kind>_0,<kind>_1 ..." */
+static ls_status put_names(sink *to, const char *kind, size_t columns)
 {
     char name[48];
-    LS_TRY(put_text(to, "index"));
-    for (int kind = 0; kind < 2; kind++) {
-        for (size_t c = 0; c < columns; c++) {
-            snprintf(name, sizeof name, ",%s_%zu", kind == 0 ? "target" : "predicted", c);
-            LS_TRY(put_text(to, name));
-        }
+    for (size_t c = 0; c < columns; c++) {
+        snprintf(name, sizeof name, ",%s_%zu", kind, c);
+        LS_TRY(put_text(to, name));
     }
+    return LS_OK;
+}
+
+static ls_status put_number_header(sink *to, const ls_evaluation *e)
+{
+    LS_TRY(put_text(to, "index"));
+    if (e->target) LS_TRY(put_names(to, "target", e->columns));
+    LS_TRY(put_names(to, "predicted", e->columns));
     return put_text(to, "\n");
+}
+
+static ls_status put_whole(sink *to, int32_t x)
+{
+    char text[16];
+    snprintf(text, sizeof text, ",%" PRId32, x);
+    return put_text(to, text);
 }
 
 static ls_status put_numbers(sink *to, const float *x, size_t count)
@@ -87,23 +103,19 @@ static ls_status put_numbers(sink *to, const float *x, size_t count)
 /* A line of the CSV. */
 static ls_status put_sample(sink *to, const ls_evaluation *e, size_t i)
 {
-    char text[96];
-    if (e->target) {
-        snprintf(text, sizeof text, "%zu", e->place[i]);
-        LS_TRY(put_text(to, text));
-        LS_TRY(put_numbers(to, e->target + i * e->columns, e->columns));
-    } else {
-        snprintf(text, sizeof text, "%zu,%" PRId32 ",%" PRId32, e->place[i], e->label[i],
-                 e->predicted[i]);
-        LS_TRY(put_text(to, text));
-    }
+    char text[32];
+    snprintf(text, sizeof text, "%zu", e->place[i]);
+    LS_TRY(put_text(to, text));
+    if (e->label) LS_TRY(put_whole(to, e->label[i]));
+    if (e->predicted) LS_TRY(put_whole(to, e->predicted[i]));
+    if (e->target) LS_TRY(put_numbers(to, e->target + i * e->columns, e->columns));
     LS_TRY(put_numbers(to, e->rows + i * e->columns, e->columns));
     return put_text(to, "\n");
 }
 
 static ls_status put_csv(sink *to, const ls_evaluation *e)
 {
-    LS_TRY(e->target ? put_number_header(to, e->columns) : put_class_header(to, e));
+    LS_TRY(e->classes > 0 ? put_class_header(to, e) : put_number_header(to, e));
     for (size_t i = 0; i < e->samples; i++) LS_TRY(put_sample(to, e, i));
     return LS_OK;
 }
@@ -160,8 +172,8 @@ const ls_command ls_command_predict = {
     .summary = "what a checkpoint says about every sample",
     .about =
         "Predicts every sample of the test part (or of the training part, where there is no test\n"
-        "part), in the order of the data. Prints CSV, or writes a file. The data have answers as\n"
-        "those of the training; where they are not known, any that are valid will do.\n",
+        "part), in the order of the data. Prints CSV, or writes a file. Data without answers\n"
+        "are csv:FILE,label=none or npy:X.npy; of others the answers are printed as well.\n",
     .arguments_min = 1,
     .arguments_max = 1,
     .takes = predict_options,

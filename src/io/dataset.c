@@ -150,7 +150,8 @@ static ls_status finish_parts(ls_dataset *dataset)
                        dataset->spec_text, dataset->skipped, LS_PLURAL(dataset->skipped));
     }
     LS_TRY(warn_of_weights(dataset));
-    if (info->task != LS_TASK_CLASSIFY) return warn_of_targets(dataset);
+    if (info->task == LS_TASK_NONE) return LS_OK;
+    if (info->task == LS_TASK_REGRESS) return warn_of_targets(dataset);
     if (info->classes == 0) info->classes = classes_of_labels(dataset);
     return warn_of_classes(dataset);
 }
@@ -230,7 +231,7 @@ static ls_status open_with(ls_dataset *dataset, const ls_dataset_format *format)
 {
     static const char *const bad_choices[] = { "stop", "skip", NULL };
     int bad = 0;
-    LS_TRY(ls_spec_check(&dataset->spec, format->keys, format->files, format->usage));
+    LS_TRY(ls_spec_check(&dataset->spec, format));
     LS_TRY(ls_spec_choice(&dataset->spec, "bad", bad_choices, &bad));
     dataset->skip_bad = bad == 1;
     LS_TRY(ls_dataset_parse_scale(dataset));

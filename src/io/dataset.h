@@ -2,7 +2,8 @@
 /* dataset.h -- one interface to every kind of data that --data names.
  *
  * A data set has a training part and perhaps a test part of samples of one shape, each with a
- * class label (task CLASSIFY) or `outputs` target numbers (task REGRESS). Opening one checks
+ * class label (task CLASSIFY) or `outputs` target numbers (task REGRESS), or no answer (task NONE:
+ * samples to predict, and nothing else). Opening one checks
  * everything: every length, count, label and number, before a step is trained; what was opened
  * cannot fail to be read. An error names file, record or line and field, byte offset, what was
  * found, and what was expected (FORMAT).
@@ -11,9 +12,10 @@
  *   cifar10:DIR    the binary release: data_batch_*.bin, test_batch.bin
  *   cifar100:DIR[,label=fine|coarse]    the binary release: train.bin, test.bin
  *   idx:DIR        MNIST layout: {train,t10k}-{images-idx3,labels-idx1}-ubyte
- *   csv:FILE[,label=last|first|N][,header=no|yes][,task=class|regress][,outputs=K]
+ *   csv:FILE[,label=last|first|N|none][,header=no|yes][,task=class|regress][,outputs=K]
  *           [,weights=last|first|N][,test=every:5|FILE|none]
- *   npy:X.npy,Y.npy[,weights=W.npy][,test=X.npy,Y.npy]
+ *   npy:X.npy,Y.npy[,weights=W.npy][,test=X.npy,Y.npy|every:K|none]
+ *   npy:X.npy      samples alone
  *
  * each then with [,scale=255|16|none|standard] (digits: 16 unless given, for its pixels are 0..16;
  * other images of bytes: 255; all else: none) and, but for digits, with [,bad=stop|skip]. The
@@ -35,7 +37,7 @@
 
 #include "status.h"
 
-typedef enum { LS_TASK_CLASSIFY, LS_TASK_REGRESS } ls_task;
+typedef enum { LS_TASK_CLASSIFY, LS_TASK_REGRESS, LS_TASK_NONE } ls_task;
 typedef enum { LS_PART_TRAIN, LS_PART_TEST } ls_part;
 enum { LS_PART_COUNT = 2 };
 
@@ -91,6 +93,10 @@ ls_scale_rule ls_dataset_scale_rule(const ls_dataset *dataset); /* valid as long
 /* As a spec says it: none, 255, standard. */
 enum { LS_SCALE_NAME_BYTES = 32 };
 void ls_scale_name(const ls_scale_rule *scale, char out[LS_SCALE_NAME_BYTES]);
+
+/* Where task is NONE: give each sample the answer 0, of a task with so many classes or outputs, so
+ * that a network which has them can be applied. Errors: MEMORY. */
+LS_MUST_USE ls_status ls_dataset_assume_answers(ls_dataset *dataset, ls_task task, size_t count);
 
 const ls_dataset_info *ls_dataset_describe(const ls_dataset *dataset);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* dataset_csv.c -- a table of numbers, a record a line: features and a label or targets.
  *
- *     csv:FILE[,label=last|first|N][,header=no|yes][,task=class|regress][,outputs=K]
+ *     csv:FILE[,label=last|first|N|none][,header=no|yes][,task=class|regress][,outputs=K]
  *         [,weights=last|first|N][,test=every:K|FILE|none][,scale=none|255|16|standard]
  *         [,bad=stop|skip]
  *
@@ -10,7 +10,7 @@
  * F - K are the features, in order; with weights=, that field is the sample's weight, 0 or more,
  * and no feature. A test part has the field too, and its weights are checked, but evaluation does
  * not weigh. A label is a whole number 0 .. 65535 (3.0 is one), and the number of classes is the
- * largest of both parts plus 1.
+ * largest of both parts plus 1. With label=none all fields are features.
  *
  * Decided, where CSV files differ:
  *   - an empty line is a bad record, at the end of the file too;
@@ -18,8 +18,9 @@
  *   - CR stands only before LF; text with CR alone is refused whole;
  *   - hexadecimal numbers, nan, inf, quotes are bad numbers (csv.h).
  *
- * test=every:K, K = 5 unless given: of the records as they lie in the file, each K-th is test. A
- * bad record that is skipped keeps its place in the count, so it moves no other record.
+ * test=every:K, K = 5 unless given (with label=none there is no test part unless given): of the
+ * records as they lie in the file, each K-th is test. A bad record that is skipped keeps its place
+ * in the count, so it moves no other record.
  *
  * Two passes. The first counts lines and good records, so that arrays are allocated by what the
  * file really holds; the second reads numbers.
@@ -320,7 +321,7 @@ static const char *const csv_keys[] = { "label", "header", "task", "outputs",
 
 const ls_dataset_format ls_dataset_csv = {
     .kind = "csv",
-    .usage = "csv:FILE[,label=last|first|N][,header=no|yes][,task=class|regress][,outputs=K]"
+    .usage = "csv:FILE[,label=last|first|N|none][,header=no|yes][,task=class|regress][,outputs=K]"
              "[,weights=last|first|N][,test=every:5|FILE|none][,scale=none|255|standard]"
              "[,bad=stop|skip]",
     .keys = csv_keys,

@@ -10,17 +10,11 @@
 
 static ls_status read_test_option(const ls_spec *spec, ls_csv_fields *options)
 {
-    enum { EVERY_MOST = 1000000 };
     const ls_spec_item *item = ls_spec_find(spec, "test");
-    options->every = 5;
+    options->every = item || options->answers == 0 ? 0 : 5;
     if (!item) return LS_OK;
-    if (strncmp(item->value, "every:", 6) == 0) {
-        if (ls_text_whole(item->value + 6, 2, EVERY_MOST, &options->every)) return LS_OK;
-        return ls_fail(LS_ERR_ARGUMENT, "data spec csv: test=%s, expected test=every:K, K in 2..%d",
-                       item->value, (int)EVERY_MOST);
-    }
-    options->every = 0;
-    if (strcmp(item->value, "none") != 0) options->test_file = item->value;
+    LS_TRY(ls_spec_every(spec, item, &options->every));
+    if (options->every == 0 && strcmp(item->value, "none") != 0) options->test_file = item->value;
     return LS_OK;
 }
 
@@ -33,34 +27,51 @@ static ls_status check_field_name(const char *key, const char *value)
         return LS_OK;
     }
     return ls_fail(LS_ERR_ARGUMENT,
-                   "data spec csv: %s=%s, expected last, first or a field's number from 1", key,
-                   value);
+                   "data spec csv: %s=%s, expected last, first or a field's number from 1%s", key,
+                   value, strcmp(key, "label") == 0 ? ", or none" : "");
+}
+
+/* What the keys say of answers: the task, and how many fields they are. */
+static ls_status read_task(ls_dataset *dataset, ls_csv_fields *options)
+{
+    static const char *const tasks[] = { "class", "regress", NULL };
+    const ls_spec *spec = &dataset->spec;
+    const bool has_outputs = ls_spec_find(spec, "outputs") != NULL;
+    int task = 0;
+    options->answers = 1;
+    LS_TRY(ls_spec_choice(spec, "task", tasks, &task));
+    LS_TRY(ls_spec_whole(spec, "outputs", 1, LS_CLASSES_MAX, &options->answers));
+    dataset->info.task = task == 0 ? LS_TASK_CLASSIFY : LS_TASK_REGRESS;
+    if (strcmp(options->label, "none") == 0) {
+        if (has_outputs || ls_spec_find(spec, "task"))
+            return ls_fail(LS_ERR_ARGUMENT, "data spec csv: %s= goes with answers, and label=none "
+                           "says that there are none", has_outputs ? "outputs" : "task");
+        dataset->info.task = LS_TASK_NONE;
+        options->answers = 0;
+        return LS_OK;
+    }
+    if (has_outputs && task == 0) {
+        return ls_fail(LS_ERR_ARGUMENT, "data spec csv: outputs=%zu goes with task=regress",
+                       options->answers);
+    }
+    dataset->info.outputs = task == 0 ? 0 : options->answers;
+    return check_field_name("label", options->label);
 }
 
 ls_status ls_csv_fields_read(ls_dataset *dataset, ls_csv_fields *options)
 {
     static const char *const no_yes[] = { "no", "yes", NULL };
-    static const char *const tasks[] = { "class", "regress", NULL };
     const ls_spec *spec = &dataset->spec;
     const ls_spec_item *label = ls_spec_find(spec, "label");
     const ls_spec_item *weights = ls_spec_find(spec, "weights");
-    int header = 0, task = 0;
-    *options = (ls_csv_fields){ .answers = 1, .label = label ? label->value : "last",
+    int header = 0;
+    *options = (ls_csv_fields){ .label = label ? label->value : "last",
                                 .weights = weights ? weights->value : NULL };
     LS_TRY(ls_spec_choice(spec, "header", no_yes, &header));
-    LS_TRY(ls_spec_choice(spec, "task", tasks, &task));
-    LS_TRY(ls_spec_whole(spec, "outputs", 1, LS_CLASSES_MAX, &options->answers));
-    LS_TRY(read_test_option(spec, options));
-    LS_TRY(check_field_name("label", options->label));
-    if (weights) LS_TRY(check_field_name("weights", weights->value));
-    if (ls_spec_find(spec, "outputs") && task == 0) {
-        return ls_fail(LS_ERR_ARGUMENT, "data spec csv: outputs=%zu goes with task=regress",
-                       options->answers);
-    }
     options->header = header == 1;
-    dataset->info.task = task == 0 ? LS_TASK_CLASSIFY : LS_TASK_REGRESS;
-    dataset->info.outputs = task == 0 ? 0 : options->answers;
-    return LS_OK;
+    LS_TRY(read_task(dataset, options));
+    if (weights) LS_TRY(check_field_name("weights", weights->value));
+    return read_test_option(spec, options);
 }
 
 /* -- the first record ---------------------------------------------------------------------- */

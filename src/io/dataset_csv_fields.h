@@ -17,8 +17,8 @@ typedef struct {
     bool header;
     size_t every;          /* each every-th record is test; 0: none is */
     const char *test_file; /* or NULL */
-    size_t answers;        /* label or target fields */
-    const char *label;     /* "last", "first" or a number's digits */
+    size_t answers;        /* label or target fields; 0: there are none */
+    const char *label;     /* "last", "first", a number's digits or "none" */
     size_t first_answer;   /* 0-based field of the first; known with the number of fields */
     const char *weights;   /* as label, or NULL: no weights */
     size_t weight;         /* 0-based field; `fields`: there is none */

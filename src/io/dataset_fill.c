@@ -70,6 +70,25 @@ static ls_status extend(void **array, size_t old_count, size_t count, size_t byt
     return LS_OK;
 }
 
+/* Room for the answers of so many samples of a part. */
+static ls_status extend_answers(ls_dataset *dataset, ls_part part, size_t old_count, size_t count)
+{
+    ls_part_data *data = &dataset->part[part];
+    const size_t outputs = dataset->info.outputs;
+    void *label = data->label, *target = data->target;
+    ls_status status = LS_OK;
+    switch (dataset->info.task) {
+    case LS_TASK_CLASSIFY: status = extend(&label, old_count, count, sizeof(int32_t)); break;
+    case LS_TASK_REGRESS:
+        status = extend(&target, old_count, count, outputs * sizeof(float));
+        break;
+    case LS_TASK_NONE: break;
+    }
+    data->label = label;
+    data->target = target;
+    return status;
+}
+
 /* The file that a run lies in, if both are so large that they are read in passing; else NULL. */
 static const ls_data_file *passing_file(const ls_dataset *dataset, ls_run run)
 {
@@ -90,21 +109,22 @@ ls_status ls_dataset_add_run(ls_dataset *dataset, ls_part part, ls_run run)
         return ls_fail(LS_ERR_FORMAT, "%zu samples in the %s part, at most 4294967295", stored,
                        part_name[part]);
     }
-    void *answer = NULL;
-    ls_status status = LS_OK;
-    if (dataset->info.task == LS_TASK_CLASSIFY) {
-        answer = data->label;
-        status = extend(&answer, data->stored, stored, sizeof(int32_t));
-        data->label = answer;
-    } else {
-        answer = data->target;
-        status = extend(&answer, data->stored, stored, dataset->info.outputs * sizeof(float));
-        data->target = answer;
-    }
-    LS_TRY(status);
+    LS_TRY(extend_answers(dataset, part, data->stored, stored));
     run.passing = passing_file(dataset, run);
     data->run[data->run_count++] = run;
     data->stored = stored;
+    return LS_OK;
+}
+
+ls_status ls_dataset_assume_answers(ls_dataset *dataset, ls_task task, size_t count)
+{
+    ls_dataset_info *info = &dataset->info;
+    assert(info->task == LS_TASK_NONE);
+    info->task = task;
+    info->classes = task == LS_TASK_CLASSIFY ? count : 0;
+    info->outputs = task == LS_TASK_REGRESS ? count : 0;
+    for (int part = 0; part < LS_PART_COUNT; part++)
+        LS_TRY(extend_answers(dataset, (ls_part)part, 0, info->count[part]));
     return LS_OK;
 }
 

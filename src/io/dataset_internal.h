@@ -40,17 +40,31 @@ typedef struct {
 LS_MUST_USE ls_status ls_spec_parse(const char *text, ls_spec *out);
 void ls_spec_free(ls_spec *spec);
 
-/* Are all keys in keys[] (ended by NULL), none twice, and as many plain values as `files`?
- * `usage` ends the messages. Errors: ARGUMENT. */
-LS_MUST_USE ls_status ls_spec_check(const ls_spec *spec, const char *const *keys, int files,
-                                    const char *usage);
+/* What a format takes, and how it is opened. */
+typedef struct {
+    const char *kind;              /* "cifar10" */
+    const char *usage;             /* "cifar10:DIR[,scale=...]" */
+    const char *const *keys;       /* ended by NULL */
+    int files;                     /* plain values it takes */
+    int files_least;               /* or 0: exactly `files` */
+    double divisor;                /* default scale: divide by this; 0: none */
+    ls_status (*open)(ls_dataset *dataset);
+} ls_dataset_format;
 
-const char *ls_spec_file(const ls_spec *spec, int i);               /* the i-th plain value */
+/* Has the spec the format's keys alone, none twice, and as many plain values as it takes?
+ * Errors: ARGUMENT. */
+LS_MUST_USE ls_status ls_spec_check(const ls_spec *spec, const ls_dataset_format *format);
+
+int ls_spec_files(const ls_spec *spec);                             /* plain values */
+const char *ls_spec_file(const ls_spec *spec, int i);               /* the i-th of them */
 const ls_spec_item *ls_spec_find(const ls_spec *spec, const char *key); /* or NULL */
 
 /* *out = the place of `key`'s value among choices[] (ended by NULL); 0 if not given. */
 LS_MUST_USE ls_status ls_spec_choice(const ls_spec *spec, const char *key,
                                      const char *const *choices, int *out);
+
+/* *every = K of test=every:K; unchanged if `test` is no such item. */
+LS_MUST_USE ls_status ls_spec_every(const ls_spec *spec, const ls_spec_item *test, size_t *every);
 
 /* *out = `key`'s value, a whole number in low .. high; unchanged if not given. */
 LS_MUST_USE ls_status ls_spec_whole(const ls_spec *spec, const char *key, size_t low, size_t high,
@@ -78,6 +92,8 @@ typedef struct {
     const unsigned char *x; /* borrowed from a file or from values: first sample's first value */
     size_t stride;
     size_t count;
+    size_t gap;             /* after each `gap` samples one is passed over that is of another part;
+                               0: none is */
     const ls_data_file *passing; /* the mapped file, if it is read in passing: set by
                                     ls_dataset_add_run */
 } ls_run;
@@ -124,15 +140,6 @@ struct ls_dataset {
 };
 
 /* -- for the formats: dataset_fill.c ---------------------------------------------------------- */
-
-typedef struct {
-    const char *kind;              /* "cifar10" */
-    const char *usage;             /* "cifar10:DIR[,scale=...]" */
-    const char *const *keys;       /* ended by NULL */
-    int files;                     /* plain values it takes */
-    double divisor;                /* default scale: divide by this; 0: none */
-    ls_status (*open)(ls_dataset *dataset);
-} ls_dataset_format;
 
 extern const ls_dataset_format ls_dataset_digits, ls_dataset_cifar10, ls_dataset_cifar100,
     ls_dataset_idx, ls_dataset_csv, ls_dataset_npy;

@@ -51,6 +51,12 @@ size_t ls_dataset_place(const ls_dataset *dataset, ls_part part, size_t index)
     return kept ? kept[index] : index;
 }
 
+/* Bytes from a run's first sample to its i-th. */
+static size_t offset_in(const ls_run *run, size_t i)
+{
+    return (i + (run->gap > 0 ? i / run->gap : 0)) * run->stride;
+}
+
 /* A sample: its first byte in memory, and the file it is to be read from, or NULL. */
 typedef struct {
     const unsigned char *x;
@@ -61,7 +67,7 @@ static place place_of(const ls_dataset *dataset, ls_part part, size_t index)
 {
     size_t stored = ls_dataset_place(dataset, part, index);
     const ls_run *run = run_of(dataset, part, &stored);
-    return (place){ .x = run->x + stored * run->stride, .file = run->passing };
+    return (place){ .x = run->x + offset_in(run, stored), .file = run->passing };
 }
 
 const unsigned char *ls_dataset_sample(const ls_dataset *dataset, ls_part part, size_t index)
@@ -74,7 +80,7 @@ void ls_dataset_walked(const ls_dataset *dataset, ls_part part, size_t index)
     const size_t stretch = (size_t)8 << 20; /* bytes */
     size_t stored = ls_dataset_place(dataset, part, index);
     const ls_run *run = run_of(dataset, part, &stored);
-    const size_t begin = stored * run->stride, end = begin + run->stride;
+    const size_t begin = offset_in(run, stored), end = offset_in(run, stored + 1);
     if (!run->passing || begin / stretch == end / stretch) return;
     const size_t from = begin / stretch * stretch;
     ls_data_file_forget(run->passing, run->x + from, end - from);

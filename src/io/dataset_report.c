@@ -31,10 +31,14 @@ static void say_head(FILE *out, const ls_dataset *dataset)
     } else {
         fprintf(out, "%zu number%s per sample", info->channels, LS_PLURAL(info->channels));
     }
-    if (info->task == LS_TASK_CLASSIFY) {
+    switch (info->task) {
+    case LS_TASK_CLASSIFY:
         fprintf(out, ", %zu class%s", info->classes, info->classes == 1 ? "" : "es");
-    } else {
+        break;
+    case LS_TASK_REGRESS:
         fprintf(out, ", %zu target%s", info->outputs, LS_PLURAL(info->outputs));
+        break;
+    case LS_TASK_NONE: fprintf(out, ", no answers"); break;
     }
     fprintf(out, ", %zu train and %zu test sample%s\n", info->count[LS_PART_TRAIN],
             info->count[LS_PART_TEST], LS_PLURAL(info->count[LS_PART_TEST]));

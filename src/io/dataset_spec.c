@@ -112,21 +112,24 @@ static ls_status check_item(const ls_spec *spec, int i, const char *const *keys,
     return LS_OK;
 }
 
-ls_status ls_spec_check(const ls_spec *spec, const char *const *keys, int files, const char *usage)
+int ls_spec_files(const ls_spec *spec)
 {
     int plain = 0;
-    for (int i = 0; i < spec->count; i++) {
-        if (spec->item[i].key) {
-            LS_TRY(check_item(spec, i, keys, usage));
-        } else {
-            plain++;
-        }
-    }
-    if (plain != files) {
+    while (plain < spec->count && !spec->item[plain].key) plain++;
+    return plain;
+}
+
+ls_status ls_spec_check(const ls_spec *spec, const ls_dataset_format *format)
+{
+    const int plain = ls_spec_files(spec), files = format->files;
+    const int least = format->files_least > 0 ? format->files_least : files;
+    for (int i = plain; i < spec->count; i++)
+        LS_TRY(check_item(spec, i, format->keys, format->usage));
+    if (plain < least || plain > files) {
         return ls_fail(LS_ERR_ARGUMENT,
                        "data spec %s: %d name%s of files or folders, expected %d%s: %s",
                        spec->kind, plain, LS_PLURAL(plain), files,
-                       plain > files ? " (a path holds no comma)" : "", usage);
+                       plain > files ? " (a path holds no comma)" : "", format->usage);
     }
     return LS_OK;
 }
@@ -162,6 +165,18 @@ ls_status ls_spec_choice(const ls_spec *spec, const char *key, const char *const
     }
     return ls_fail(LS_ERR_ARGUMENT, "data spec %s: %s=%s, expected %s=%s", spec->kind, key,
                    item->value, key, known);
+}
+
+ls_status ls_spec_every(const ls_spec *spec, const ls_spec_item *test, size_t *every)
+{
+    enum { EVERY_MOST = 1000000 };
+    static const char word[] = "every:";
+    const size_t chars = strlen(word);
+    if (strncmp(test->value, word, chars) != 0) return LS_OK;
+    if (!test->second && ls_text_whole(test->value + chars, 2, EVERY_MOST, every)) return LS_OK;
+    return ls_fail(LS_ERR_ARGUMENT, "data spec %s: test=%s%s%s, expected test=every:K, K in 2..%d",
+                   spec->kind, test->value, test->second ? "," : "",
+                   test->second ? test->second : "", (int)EVERY_MOST);
 }
 
 bool ls_text_whole(const char *text, size_t low, size_t high, size_t *out)

@@ -32,6 +32,7 @@ typedef struct {
     ls_checkpoint *checkpoint;
     ls_saved_run saved;
     ls_dataset *dataset;
+    bool is_answered;                /* the data say what the results should be */
     ls_model model;
     ls_device_list list;
     ls_group *group;
@@ -61,6 +62,20 @@ static ls_status evaluate_rank(int rank, void *arg)
     return ls_evaluation_run(&a->job, r, &a->staging[rank]);
 }
 
+/* Data without answers take those that the network would have: of classes under softmax, else
+ * numbers. */
+static ls_status assume_answers(applied *a)
+{
+    ls_model model; /* without the data: its text tells all sizes */
+    LS_TRY(ls_model_init(&model, a->saved.text[LS_SAVED_MODEL_NAME],
+                         a->saved.text[LS_SAVED_MODEL], NULL));
+    const ls_task task = model.loss == LS_LOSS_SOFTMAX_CROSSENTROPY ? LS_TASK_CLASSIFY
+                                                                    : LS_TASK_REGRESS;
+    const ls_status status = ls_dataset_assume_answers(a->dataset, task, ls_model_outputs(&model));
+    ls_model_free(&model);
+    return status;
+}
+
 static ls_status open_files(applied *a, const ls_evaluation_request *request)
 {
     const char *checkpoint = request->checkpoint;
@@ -69,6 +84,8 @@ static ls_status open_files(applied *a, const ls_evaluation_request *request)
     LS_TRY(ls_device_list_parse(request->devices, LS_P2P_OFF, &a->list)); /* nothing is exchanged */
     LS_TRY(ls_dataset_open_scaled(request->data, a->saved.has_scale ? &a->saved.scale : NULL,
                                   &a->dataset));
+    a->is_answered = ls_dataset_describe(a->dataset)->task != LS_TASK_NONE;
+    if (!a->is_answered && request->want_rows) LS_TRY(assume_answers(a));
     LS_TRY(ls_model_init(&a->model, a->saved.text[LS_SAVED_MODEL_NAME],
                          a->saved.text[LS_SAVED_MODEL], ls_dataset_describe(a->dataset)));
     a->weights = calloc(a->model.arena_floats + 1, sizeof *a->weights);
@@ -113,7 +130,9 @@ static ls_status open_job(applied *a, const ls_evaluation_request *request)
 {
     const ls_dataset_info *data = ls_dataset_describe(a->dataset);
     const bool train = request->train_part || data->count[LS_PART_TEST] == 0;
-    const char *metrics = request->metrics ? request->metrics : a->saved.config.metrics;
+    const char *metrics = !a->is_answered    ? "auto" /* nobody looks at them */
+                          : request->metrics ? request->metrics
+                                             : a->saved.config.metrics;
     LS_TRY(ls_metric_list_init(&a->metrics, metrics, data, ls_model_outputs(&a->model),
                                a->model.loss));
     return ls_evaluation_job_init(&a->job, a->dataset, train ? LS_PART_TRAIN : LS_PART_TEST,
@@ -144,7 +163,7 @@ static ls_status take_classes(applied *a, ls_evaluation *result)
     const ls_dataset_info *data = ls_dataset_describe(a->dataset);
     if (data->task != LS_TASK_CLASSIFY) return LS_OK;
     result->classes = ls_evaluation_classes(&a->job);
-    LS_TRY(ls_evaluation_labels(&a->job, &result->label));
+    if (a->is_answered) LS_TRY(ls_evaluation_labels(&a->job, &result->label));
     result->predicted = a->job.predicted;
     a->job.predicted = NULL;
     return take_class_names(a->dataset, result);
@@ -165,7 +184,8 @@ static ls_status take_rows(applied *a, ls_evaluation *result)
     result->rows = a->job.rows;
     a->job.rows = NULL;
     LS_TRY(take_places(a, result));
-    if (ls_dataset_describe(a->dataset)->task == LS_TASK_CLASSIFY) return LS_OK;
+    const bool classify = ls_dataset_describe(a->dataset)->task == LS_TASK_CLASSIFY;
+    if (classify || !a->is_answered) return LS_OK;
     return ls_evaluation_targets(&a->job, &result->target);
 }
 
@@ -221,11 +241,12 @@ static void note_data(const applied *a, const char *data, ls_evaluation *result)
     const char *identity = a->saved.text[LS_SAVED_IDENTITY];
     const bool same = strcmp(ls_dataset_identity(a->dataset), identity) == 0;
     char differs[2 * LS_TEXT_BYTES + 64] = "", scale[320];
-    if (!same)
+    const bool differ = !same && a->is_answered; /* others are new ones, of course */
+    if (differ)
         snprintf(differs, sizeof differs, "%s is not the data of the training run (%s)", data,
                  a->saved.text[LS_SAVED_DATA]);
     note_scale(a, same, scale, sizeof scale);
-    const bool warns = !same || ls_dataset_scale_origin(a->dataset) == LS_SCALE_DIFFERS;
+    const bool warns = differ || ls_dataset_scale_origin(a->dataset) == LS_SCALE_DIFFERS;
     snprintf(result->data_note, sizeof result->data_note, "%s%s%s%s", warns ? "warning: " : "",
              differs, differs[0] && scale[0] ? "; " : "", scale);
 }

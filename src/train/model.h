@@ -128,7 +128,7 @@ LS_MUST_USE ls_status ls_model_text(const char *name_or_path, char **text);
 /* Parse and infer shapes. `data` (NULL: none at hand) gives `input auto`, a last `dense auto` and
  * `loss auto` what they stand for, and is checked against the input, the outputs and the loss.
  * Without data `auto:SIZE` stands for SIZE.
- * Errors: ARGUMENT (with file, line, column), MEMORY. */
+ * Errors: ARGUMENT (with file, line, column; data without answers), MEMORY. */
 LS_MUST_USE ls_status ls_model_init(ls_model *model, const char *name, const char *text,
                                     const ls_dataset_info *data);
 void ls_model_free(ls_model *model); /* accepts all-zero */

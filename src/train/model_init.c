@@ -125,6 +125,9 @@ static bool learns(const ls_model *model)
 static ls_status build(ls_model *model, const char *name, const char *text, ls_parsed_model *m,
                        const ls_dataset_info *data)
 {
+    if (data && data->task == LS_TASK_NONE)
+        return ls_fail(LS_ERR_ARGUMENT, "%s: the data have no answers (csv: label=none; npy: X.npy "
+                       "alone): `lockstep predict` takes such, and nothing else", name);
     LS_TRY(ls_model_infer_shapes(name, m, data));
     LS_TRY(ls_model_choose_loss(name, m, data, &model->loss));
     LS_TRY(alloc_model(model, name, (size_t)m->layer_count));

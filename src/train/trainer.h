@@ -128,7 +128,8 @@ typedef struct {
                                          as ls_dataset_warnings; "" if none was, NULL unless
                                          wanted */
     size_t classes;                   /* that labels and predictions are below; 0: numbers */
-    int32_t *label, *predicted;       /* owned, [samples]; NULL for numbers, or unless wanted */
+    int32_t *label, *predicted;       /* owned, [samples]; NULL for numbers, or unless wanted;
+                                         label also where the data have no answers */
     size_t named;                     /* classes that have a name; 0: the data have no names */
     char *class_names;                /* owned: these names, one after another, each with its
                                          zero byte; NULL if there are none, or unless wanted */
@@ -137,7 +138,8 @@ typedef struct {
     size_t *place;                    /* owned, [samples] where a sample lies in its part of the
                                          data (ls_dataset_place); NULL unless rows are wanted */
     float *target;                    /* owned, [samples, columns] what the predictions should be;
-                                         NULL for classes, or unless rows are wanted */
+                                         NULL for classes, for data without answers, or unless
+                                         rows are wanted */
     size_t columns;
 } ls_evaluation;
 

@@ -78,6 +78,94 @@ static void test_predict_opens_the_data_once_as_eval_does(void **state)
     assert_int_equal(strncmp(last.out, "index,target_0,predicted_0\n0,0,", 31), 0);
 }
 
+/* The last output begins with `header`, and its lines are those of `known` without their second
+ * column, which is the answer. */
+static void expect_without_answers(const char *known, const char *header)
+{
+    char index[16], answer[64], rest[256], line[400];
+    const char *next = strchr(known, '\n') + 1, *found = strchr(last.out, '\n') + 1;
+    assert_int_equal(strncmp(last.out, header, strlen(header)), 0);
+    for (; *next; next = strchr(next, '\n') + 1, found = strchr(found, '\n') + 1) {
+        assert_int_equal(sscanf(next, "%15[^,],%63[^,],%255[^\n]", index, answer, rest), 3);
+        snprintf(line, sizeof line, "%s,%s\n", index, rest);
+        assert_int_equal(strncmp(found, line, strlen(line)), 0);
+    }
+    assert_int_equal(*found, '\0');
+}
+
+/* An array [count] of floats. */
+static void write_row(const char *path, const float *x, size_t count)
+{
+    FILE *file = fopen(path, "wb");
+    char header[65];
+    assert_non_null(file);
+    snprintf(header, sizeof header, "{'descr': '<f4', 'fortran_order': False, 'shape': (%zu,)}",
+             count);
+    fwrite("\x93NUMPY\x01\x00\x46\x00", 1, 10, file);
+    fprintf(file, "%-69s\n", header);
+    assert_int_equal(fwrite(x, sizeof *x, count, file), count);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void test_predict_takes_samples_without_answers(void **state)
+{
+    (void)state;
+    const float x[4] = { -1, -2, 1, 2 };
+    char known[COMMAND_TEXT_BYTES];
+    write_text("m.csv", "-1,0\n-2,0\n1,1\n2,1\n");
+    write_text("x.csv", "-1\n-2\n1\n2\n");
+    write_row("x.npy", x, 4);
+    expect("train linear --data csv:m.csv,test=none --epochs 3 --lr 1 --out m", 0);
+    expect("predict m --data csv:m.csv,test=none", 0);
+    snprintf(known, sizeof known, "%s", last.out);
+    expect("predict m --data csv:x.csv,label=none", 0);
+    expect_without_answers(known, "index,predicted,p_0,p_1\n0,0,");
+    assert_string_equal(last.err, "");
+    expect("predict m --data npy:x.npy --devices host:2", 0);
+    expect_without_answers(known, "index,predicted,p_0,p_1\n0,0,");
+
+    expect("train linear --data csv:m.csv,task=regress,test=none --epochs 1 --out n", 0);
+    expect("predict n --data csv:m.csv,task=regress,test=none", 0);
+    snprintf(known, sizeof known, "%s", last.out);
+    expect("predict n --data npy:x.npy", 0);
+    expect_without_answers(known, "index,predicted_0\n0,");
+
+    write_text("two.model", "input 1\ndense 1\nloss sigmoid-crossentropy\n");
+    expect("train two.model --data csv:m.csv,test=none --epochs 1 --metrics accuracy,f1 --out two",
+           0);
+    expect("predict two --data csv:x.csv,label=none", 0);
+    assert_int_equal(strncmp(last.out, "index,predicted_0\n0,0.", 22), 0); /* a probability */
+
+    expect("eval m --data csv:x.csv,label=none", 2);
+    expect_text(last.err, "the data have no answers");
+    expect("train linear --data npy:x.npy --epochs 1 --out q", 2);
+    expect_text(last.err, "the data have no answers");
+    expect("predict m --data csv:x.csv,label=none,task=class", 2);
+    expect("predict m --data csv:m.csv,label=none", 2);
+    expect_text(last.err, "a sample of the data is 2");
+    expect("data verify csv:x.csv,label=none", 0);
+    expect_text(last.out, "1 number per sample, no answers, 4 train and 0 test samples");
+    expect("data verify csv:x.csv,label=none,test=every:2", 0);
+    expect_text(last.out, "no answers, 2 train and 2 test samples");
+}
+
+static void test_eval_prints_one_line_of_json(void **state)
+{
+    (void)state;
+    write_text("m.csv", "-1,0\n-2,0\n1,1\n2,1\n");
+    expect("train linear --data csv:m.csv,test=none --epochs 20 --lr 1 --optimizer sgd --out m", 0);
+    expect("eval m", 0);
+    char loss[64], line[COMMAND_TEXT_BYTES];
+    sscanf(row("loss"), "%63s", loss);
+    snprintf(line, sizeof line, "{\"checkpoint\":\"m/checkpoints/last.safetensors\",\"data\":"
+             "\"csv:m.csv,test=none\",\"samples\":4,\"loss\":%s,\"accuracy\":1,\"confusion\":"
+             "[[2,0],[0,2]]}\n", loss);
+    expect("eval m --json --confusion", 0);
+    assert_string_equal(last.out, line);
+    expect("eval m --json --metrics top2", 0);
+    expect_text(last.out, ",\"top2\":1}\n");
+}
+
 /* Classes 0 0 1 1 by the sign of the only field; the two last lines are test and told wrongly by
  * any line through 0: their confusion is certain. */
 static void test_eval_prints_the_metrics_that_it_is_asked_for(void **state)
@@ -187,6 +275,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST_IN_FOLDER(test_eval_and_predict_agree_for_any_number_of_replicas),
         TEST_IN_FOLDER(test_predict_opens_the_data_once_as_eval_does),
+        TEST_IN_FOLDER(test_predict_takes_samples_without_answers),
+        TEST_IN_FOLDER(test_eval_prints_one_line_of_json),
         TEST_IN_FOLDER(test_eval_prints_the_metrics_that_it_is_asked_for),
         TEST_IN_FOLDER(test_data_with_fewer_classes_are_measured_by_the_models),
         TEST_IN_FOLDER(test_confusion_and_predictions_name_their_classes),

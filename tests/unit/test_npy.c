@@ -118,7 +118,6 @@ static void test_the_test_part_follows_its_key(void **state)
                 "npy:%s/x.npy,%s/y.npy,test=%s/x.npy,%s/y2.npy", path, path, path, path);
     must_refuse(LS_ERR_ARGUMENT, "expected test=X.npy,Y.npy",
                 "npy:%s/x.npy,%s/y.npy,test=%s/x2.npy", path, path, path);
-    must_refuse(LS_ERR_ARGUMENT, "1 name of files or folders, expected 2", "npy:%s/x.npy", path);
 }
 
 static void refuse_header(const char *header, const char *want)
@@ -272,6 +271,96 @@ static void test_values_and_labels_are_checked_one_by_one(void **state)
     refuse_pair("samples are whole numbers of 4 bytes");
 }
 
+/* Records 0 .. 5: with K = 3 the test samples are 2 and 5, and a bad record is told by its own
+ * number, whichever part it is of. */
+static void test_each_kth_record_is_test(void **state)
+{
+    (void)state;
+    static const size_t train[4] = { 0, 1, 3, 4 };
+    const float w[6] = { 1, 2, 3, 4, 5, 6 };
+    float x[12];
+    write_sound();
+    data_folder_npy(folder, "w.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (6,), }", w,
+                    sizeof w);
+    char keys[1200];
+    snprintf(keys, sizeof keys, ",weights=%s/w.npy,test=every:3", data_folder_path(folder));
+    ls_dataset *d = open_pair(keys);
+    const ls_dataset_info *info = ls_dataset_describe(d);
+    assert_int_equal(info->count[LS_PART_TRAIN], 4);
+    assert_int_equal(info->count[LS_PART_TEST], 2);
+    for (size_t i = 0; i < 4; i++) {
+        ls_dataset_read(d, LS_PART_TRAIN, i, x);
+        assert_memory_equal(x, x_f4 + 2 * train[i], 2 * sizeof *x);
+        assert_int_equal(ls_dataset_label(d, LS_PART_TRAIN, i), y_i4[train[i]]);
+        assert_true(ls_dataset_weight(d, i) == w[train[i]]);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        ls_dataset_read(d, LS_PART_TEST, i, x);
+        assert_memory_equal(x, x_f4 + 2 * (3 * i + 2), 2 * sizeof *x);
+        assert_int_equal(ls_dataset_label(d, LS_PART_TEST, i), 2);
+        assert_int_equal(ls_dataset_place(d, LS_PART_TEST, i), i);
+    }
+    ls_dataset_close(d);
+
+    d = open_pair(",test=every:2");
+    ls_dataset_read(d, LS_PART_TRAIN, 2, x);
+    ls_dataset_read(d, LS_PART_TEST, 2, x + 2);
+    assert_memory_equal(x, x_f4 + 8, 4 * sizeof *x);
+    ls_dataset_close(d);
+    d = open_pair(",test=every:7");
+    assert_int_equal(ls_dataset_describe(d)->count[LS_PART_TRAIN], 6);
+    assert_int_equal(ls_dataset_describe(d)->count[LS_PART_TEST], 0);
+    ls_dataset_close(d);
+
+    memcpy(x, x_f4, sizeof x);
+    x[11] = NAN;
+    x[7] = INFINITY;
+    data_folder_npy(folder, "x.npy", F4_6x2, x, sizeof x);
+    d = open_pair(",test=every:3,bad=skip");
+    assert_non_null(strstr(ls_dataset_warnings(d), "x.npy: record 4, element 2 (byte 98): inf"));
+    assert_non_null(strstr(ls_dataset_warnings(d), "x.npy: record 6, element 2 (byte 114): nan"));
+    assert_int_equal(ls_dataset_describe(d)->count[LS_PART_TRAIN], 3);
+    assert_int_equal(ls_dataset_describe(d)->count[LS_PART_TEST], 1);
+    ls_dataset_read(d, LS_PART_TRAIN, 2, x);
+    assert_true(x[0] == 8 && x[1] == 9);
+    ls_dataset_close(d);
+
+    const char *path = data_folder_path(folder);
+    static const char *const wrong[] = { "every:1", "every:x", "every:3,every:4" };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        must_refuse(LS_ERR_ARGUMENT, "expected test=every:K",
+                    "npy:%s/x.npy,%s/y.npy,bad=skip,test=%s", path, path, wrong[i]);
+    must_refuse(LS_ERR_FORMAT, "none: no such file",
+                "npy:%s/x.npy,%s/y.npy,bad=skip,test=none,z", path, path);
+    data_folder_npy(folder, "w.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (4,), }", w,
+                    4 * sizeof *w);
+    must_refuse(LS_ERR_FORMAT, "expected a weight for each of 6 records",
+                "npy:%s/x.npy,%s/y.npy,bad=skip,test=every:3,weights=%s/w.npy", path, path, path);
+}
+
+static void test_samples_alone_have_no_answers_until_some_are_assumed(void **state)
+{
+    (void)state;
+    const char *path = data_folder_path(folder);
+    float x[2], y[3] = { 1, 1, 1 };
+    write_sound();
+    ls_dataset *d = must_open("npy:%s/x.npy,test=every:3", path);
+    const ls_dataset_info *info = ls_dataset_describe(d);
+    assert_int_equal(info->task, LS_TASK_NONE);
+    assert_true(info->count[LS_PART_TRAIN] == 4 && info->count[LS_PART_TEST] == 2);
+    assert_true(info->classes == 0 && info->outputs == 0);
+    ls_dataset_read(d, LS_PART_TEST, 1, x);
+    assert_true(x[0] == 10 && x[1] == -11.5f);
+    assert_int_equal(ls_dataset_assume_answers(d, LS_TASK_REGRESS, 3), LS_OK);
+    assert_true(info->task == LS_TASK_REGRESS && info->outputs == 3);
+    ls_dataset_target(d, LS_PART_TEST, 1, y);
+    assert_true(y[0] == 0 && y[1] == 0 && y[2] == 0);
+    ls_dataset_close(d);
+    must_refuse(LS_ERR_ARGUMENT, "has answers, and", "npy:%s/x.npy,test=%s/x.npy,%s/y.npy", path,
+                path, path);
+    must_refuse(LS_ERR_ARGUMENT, "0 names of files or folders, expected 2", "npy");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -282,6 +371,8 @@ int main(void)
         cmocka_unit_test(test_pictures_whose_channels_come_first_are_warned_of),
         cmocka_unit_test(test_one_hot_rows_are_told_from_labels_and_targets),
         cmocka_unit_test(test_values_and_labels_are_checked_one_by_one),
+        cmocka_unit_test(test_each_kth_record_is_test),
+        cmocka_unit_test(test_samples_alone_have_no_answers_until_some_are_assumed),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

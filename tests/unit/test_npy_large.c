@@ -95,6 +95,37 @@ static size_t resident_bytes(const char *field)
     return kib * 1024;
 }
 
+/* The same file, of which each seventh picture is test: samples of both parts are those of the
+ * file. */
+static int case_split(void)
+{
+    enum { EVERY = 7, TESTS = SAMPLES / EVERY };
+    char spec[2100];
+    limit_memory(32 * MIB);
+    ls_dataset *d = NULL;
+    snprintf(spec, sizeof spec, "%s,test=every:%d", getenv("LARGE_SPEC"), EVERY);
+    CHECK_OK(ls_dataset_open(spec, &d));
+    CHECK(ls_dataset_describe(d)->count[LS_PART_TEST] == TESTS);
+    CHECK(ls_dataset_describe(d)->count[LS_PART_TRAIN] == SAMPLES - TESTS);
+    unsigned char *x = malloc(SAMPLE);
+    CHECK(x != NULL);
+    for (size_t n = 0; n < SAMPLES; n++) {
+        const bool test = n % EVERY == EVERY - 1;
+        const ls_part part = test ? LS_PART_TEST : LS_PART_TRAIN;
+        const size_t i = test ? n / EVERY : n - n / EVERY;
+        if (n % 97 > 1) continue;
+        ls_dataset_want(d, part, i);
+        ls_dataset_read_raw(d, part, i, x);
+        const unsigned char want = n % 97 == 0 ? (unsigned char)(n % 251) : 0;
+        CHECK(x[0] == want && x[SAMPLE / 2] == want && x[SAMPLE - 1] == want);
+        CHECK(ls_dataset_label(d, part, i) == (int32_t)(n % 7));
+    }
+    CHECK(resident_bytes("VmHWM:") < RESIDENT_BYTES); /* opening included */
+    free(x);
+    ls_dataset_close(d);
+    return 0;
+}
+
 static int case_read(void)
 {
     limit_memory(32 * MIB);
@@ -261,6 +292,7 @@ static void test_a_file_larger_than_the_memory_is_read_in_passing(void **state)
 {
     (void)state;
     assert_case("read", "MALLOC_ARENA_MAX=1");
+    assert_case("split", "MALLOC_ARENA_MAX=1");
 }
 
 static void test_a_training_on_it_needs_room_for_its_batches_alone(void **state)
@@ -281,7 +313,8 @@ int main(int argc, char **argv)
 {
     static const fresh_case cases[] = {
         { "read", case_read },       { "train", case_train },   { "floats", case_floats },
-        { "doubles", case_doubles }, { "planes", case_planes }, { NULL, NULL },
+        { "doubles", case_doubles }, { "planes", case_planes }, { "split", case_split },
+        { NULL, NULL },
     };
     fresh_main(argc, argv, cases);
     const struct CMUnitTest tests[] = {
