@@ -143,8 +143,9 @@ static void test_predict_takes_samples_without_answers(void **state)
     expect("predict m --data csv:x.csv,label=none,task=class", 2);
     expect("predict m --data csv:m.csv,label=none", 2);
     expect_text(last.err, "a sample of the data is 2");
-    expect("data verify csv:x.csv,label=none", 0);
-    expect_text(last.out, "1 number per sample, no answers, 4 train and 0 test samples");
+    write_text("six.csv", "1\n2\n3\n4\n5\n6\n");
+    expect("data verify csv:six.csv,label=none", 0);
+    expect_text(last.out, "1 number per sample, no answers, 6 train and 0 test samples");
     expect("data verify csv:x.csv,label=none,test=every:2", 0);
     expect_text(last.out, "no answers, 2 train and 2 test samples");
 }
