@@ -46,6 +46,7 @@ typedef struct {
     float *w, *slot0, *slot1, *average; /* NULL: there is none */
     bool finishes, regularises, clips, decays;
     bool compares;                      /* a digest of g is wanted */
+    bool looks_ahead;                   /* momentum is Nesterov's */
     constants with;
     const extras *extra;
 } block;
@@ -77,22 +78,12 @@ LS_ALWAYS_INLINE ls_vec sgd(const block *b, place p, ls_vec g, ls_vec w)
     return ls_vec_fma(b->with.minus_rate, g, w);
 }
 
-LS_ALWAYS_INLINE ls_vec move(const block *b, place p, ls_vec g, ls_vec w, bool looks_ahead)
+LS_ALWAYS_INLINE ls_vec momentum(const block *b, place p, ls_vec g, ls_vec w)
 {
     const ls_vec step = ls_vec_mul(b->with.minus_rate, g);
     const ls_vec u = ls_vec_fma(b->with.momentum, load_slot(b->slot0, p), step);
     store_slot(b->slot0, p, u);
-    return ls_vec_add(w, looks_ahead ? ls_vec_fma(b->with.momentum, u, step) : u);
-}
-
-LS_ALWAYS_INLINE ls_vec momentum(const block *b, place p, ls_vec g, ls_vec w)
-{
-    return move(b, p, g, w, false);
-}
-
-LS_ALWAYS_INLINE ls_vec nesterov(const block *b, place p, ls_vec g, ls_vec w)
-{
-    return move(b, p, g, w, true);
+    return ls_vec_add(w, b->looks_ahead ? ls_vec_fma(b->with.momentum, u, step) : u);
 }
 
 /* The mean of g squared, moved to g. */
@@ -264,8 +255,8 @@ LS_ALWAYS_INLINE digests walk_by(ls_optimizer optimizer, const block *b, size_t 
 {
     switch (optimizer) {
     case LS_OPTIMIZER_SGD: return walk(b, first, count, lane, sgd, finishes);
-    case LS_OPTIMIZER_MOMENTUM: return walk(b, first, count, lane, momentum, finishes);
-    case LS_OPTIMIZER_NESTEROV: return walk(b, first, count, lane, nesterov, finishes);
+    case LS_OPTIMIZER_MOMENTUM:
+    case LS_OPTIMIZER_NESTEROV: return walk(b, first, count, lane, momentum, finishes);
     case LS_OPTIMIZER_RMSPROP: return walk(b, first, count, lane, rmsprop, finishes);
     case LS_OPTIMIZER_ADAM:
     case LS_OPTIMIZER_ADAMW: return walk(b, first, count, lane, adam, finishes);
@@ -341,6 +332,7 @@ static block block_at(const ls_update_args *args, const ls_arena_tensor *tensor,
         .clips = step->clip != 1.0f || args->clip_value != 0.0f,
         .decays = step->decay != 0.0f,
         .compares = args->sums_digest != NULL,
+        .looks_ahead = args->optimizer == LS_OPTIMIZER_NESTEROV,
         .with = constants_of(args, step),
         .extra = extra };
 }
