@@ -81,6 +81,7 @@ static ls_status print_json(const ls_evaluated *e, const size_t *confusion)
     ls_json_write_open(&json, '{');
     ls_json_member_string(&json, "checkpoint", e->checkpoint);
     ls_json_member_string(&json, "data", e->data);
+    ls_json_member_string(&json, "part", ls_evaluated_part(e));
     ls_json_member_count(&json, "samples", e->result.samples);
     ls_json_member_number(&json, "loss", e->result.loss);
     for (int m = 0; m < e->result.metric_count; m++)
@@ -103,8 +104,8 @@ static void print_number(const char *name, double x)
 /* confusion: or NULL. */
 static void print_text(const ls_evaluated *e, const size_t *confusion)
 {
-    printf("checkpoint  %s\ndata        %s\nsamples     %zu\n", e->checkpoint, e->data,
-           e->result.samples);
+    printf("checkpoint  %s\ndata        %s\npart        %s\nsamples     %zu\n", e->checkpoint,
+           e->data, ls_evaluated_part(e), e->result.samples);
     print_number("loss", e->result.loss);
     for (int m = 0; m < e->result.metric_count; m++)
         print_number(e->result.metric_name[m], e->result.metric[m]);
@@ -116,7 +117,7 @@ static ls_status run_eval(const ls_invocation *v, int *exit_code)
     (void)exit_code;
     ls_evaluated e;
     const bool confusion = v->flag[FLAG_CONFUSION] != NULL;
-    LS_TRY(ls_evaluate_argument(v, confusion, false, &e));
+    LS_TRY(ls_evaluate_argument(v, confusion, false, NULL, &e));
     size_t *count = NULL;
     ls_status status = confusion ? count_confusion(&e.result, &count) : LS_OK;
     if (status == LS_OK && v->flag[FLAG_JSON]) status = print_json(&e, count);

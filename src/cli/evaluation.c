@@ -7,8 +7,13 @@
 
 #include "cli/console.h"
 
+const char *ls_evaluated_part(const ls_evaluated *e)
+{
+    return e->result.is_train_part ? "train" : "test";
+}
+
 ls_status ls_evaluate_argument(const ls_invocation *v, bool want_classes, bool want_rows,
-                               ls_evaluated *out)
+                               const char *out_path, ls_evaluated *out)
 {
     bool train_part, raw_weights;
     ls_config given, stored;
@@ -28,13 +33,15 @@ ls_status ls_evaluate_argument(const ls_invocation *v, bool want_classes, bool w
         .threads = given.threads,
         .timeout_s = given.timeout_s,
         .train_part = train_part,
+        .test_part = v->flag[LS_EVALUATION_PART] && !train_part,
         .raw_weights = raw_weights,
         .metrics = metrics_given ? given.metrics : NULL,
         .want_classes = want_classes,
         .want_rows = want_rows,
-        .want_left_out = true,
+        .want_warnings = true,
+        .out = out_path,
         .stuck = ls_console_leave }, &out->result));
-    for (const char *line = out->result.left_out; *line; line += strcspn(line, "\n") + 1)
+    for (const char *line = out->result.warnings; *line; line += strcspn(line, "\n") + 1)
         fprintf(stderr, "lockstep: warning: %.*s\n", (int)strcspn(line, "\n"), line);
     if (out->result.data_note[0]) fprintf(stderr, "lockstep: %s\n", out->result.data_note);
     return LS_OK;

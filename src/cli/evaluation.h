@@ -12,6 +12,9 @@ typedef struct {
     ls_evaluation result;               /* the caller frees it */
 } ls_evaluated;
 
+/* "test" or "train": the part that was evaluated. */
+const char *ls_evaluated_part(const ls_evaluated *evaluated);
+
 /* The command's flags --part and --weights. */
 enum { LS_EVALUATION_PART, LS_EVALUATION_WEIGHTS, LS_EVALUATION_FLAGS };
 #define LS_EVALUATION_FLAG_LIST                                                                   \
@@ -20,8 +23,9 @@ enum { LS_EVALUATION_PART, LS_EVALUATION_WEIGHTS, LS_EVALUATION_FLAGS };
                                 "of a run with --ema: their moving average (default), or as "     \
                                 "they are" }
 
-/* A note about the data goes to standard error. Errors: any. */
+/* A note about the data goes to standard error. `out_path`: as the request's `out`. Errors: any. */
 LS_MUST_USE ls_status ls_evaluate_argument(const ls_invocation *invocation, bool want_classes,
-                                           bool want_rows, ls_evaluated *out);
+                                           bool want_rows, const char *out_path,
+                                           ls_evaluated *out);
 
 #endif

@@ -133,15 +133,20 @@ static bool ends_with(const char *text, const char *tail)
     return n > t && strcmp(text + n - t, tail) == 0;
 }
 
-/* The rows to a new file at `path`, or to standard output. */
-static ls_status write_rows(const ls_evaluation *e, const char *path)
+/* Predict, and write the rows to `to`. */
+static ls_status predict_to(const ls_invocation *v, const char *path, sink *to)
 {
-    sink to = { .is_file = path != NULL, .file = { .fd = -1 } };
-    if (!path) return put_csv(&to, e);
-    ls_status status = ls_new_file_open(&to.file, path, &ls_file_calls_posix);
-    if (status == LS_OK) status = ends_with(path, ".npy") ? put_npy(&to, e) : put_csv(&to, e);
-    if (status == LS_OK) status = ls_new_file_commit(&to.file);
-    ls_new_file_close(&to.file);
+    ls_evaluated e;
+    LS_TRY(ls_evaluate_argument(v, true, true, path, &e));
+    const ls_evaluation *result = &e.result;
+    ls_status status = path && ends_with(path, ".npy") ? put_npy(to, result) : put_csv(to, result);
+    if (status == LS_OK && path) status = ls_new_file_commit(&to->file);
+    if (status == LS_OK && path) {
+        printf("%s: %zu sample%s of the %s part, %zu number%s each\n", path, result->samples,
+               LS_PLURAL(result->samples), ls_evaluated_part(&e), result->columns,
+               LS_PLURAL(result->columns));
+    }
+    ls_evaluation_free(&e.result);
     return status;
 }
 
@@ -153,14 +158,11 @@ static ls_status run_predict(const ls_invocation *v, int *exit_code)
         return ls_fail(LS_ERR_ARGUMENT, "--out: found '%.200s', expected a file that ends in .csv "
                        "or .npy", path);
     }
-    ls_evaluated e;
-    LS_TRY(ls_evaluate_argument(v, true, true, &e));
-    const ls_status status = write_rows(&e.result, path);
-    if (status == LS_OK && path) {
-        printf("%s: %zu sample%s, %zu number%s each\n", path, e.result.samples,
-               LS_PLURAL(e.result.samples), e.result.columns, LS_PLURAL(e.result.columns));
-    }
-    ls_evaluation_free(&e.result);
+    sink to = { .is_file = path != NULL, .file = { .fd = -1 } };
+    if (!path) return predict_to(v, NULL, &to);
+    LS_TRY(ls_new_file_open(&to.file, path, &ls_file_calls_posix)); /* before all the work */
+    const ls_status status = predict_to(v, path, &to);
+    ls_new_file_close(&to.file);
     return status;
 }
 

@@ -149,6 +149,7 @@ static ls_status finish_parts(ls_dataset *dataset)
         return ls_fail(LS_ERR_FORMAT, "%s: no training sample (%zu bad record%s skipped)",
                        dataset->spec_text, dataset->skipped, LS_PLURAL(dataset->skipped));
     }
+    dataset->reading_warnings = strlen(ls_dataset_warnings(dataset));
     LS_TRY(warn_of_weights(dataset));
     if (info->task == LS_TASK_NONE) return LS_OK;
     if (info->task == LS_TASK_REGRESS) return warn_of_targets(dataset);
@@ -328,6 +329,28 @@ const char *ls_dataset_class_name(const ls_dataset *dataset, size_t label)
 const char *ls_dataset_warnings(const ls_dataset *dataset)
 {
     return dataset->warnings ? dataset->warnings : "";
+}
+
+size_t ls_dataset_reading_warnings(const ls_dataset *dataset) { return dataset->reading_warnings; }
+
+bool ls_dataset_reads(const ls_dataset *dataset, const char *path)
+{
+    struct stat about, other;
+    if (stat(path, &about) != 0) return false;
+    for (int i = 0; i < dataset->file_count; i++) {
+        if (stat(dataset->file[i].path, &other) != 0) continue;
+        if (about.st_dev == other.st_dev && about.st_ino == other.st_ino) return true;
+    }
+    return false;
+}
+
+const char *ls_dataset_width_hint(const ls_dataset_info *info, size_t wanted)
+{
+    const size_t answers = info->task == LS_TASK_REGRESS ? info->outputs : 1;
+    if (info->is_image) return "";
+    if (info->task == LS_TASK_NONE)
+        return info->channels > wanted ? " (are there answers? then no label=none)" : "";
+    return info->channels + answers == wanted ? " (no answers? then label=none)" : "";
 }
 
 int32_t ls_dataset_label(const ls_dataset *dataset, ls_part part, size_t index)

@@ -113,6 +113,17 @@ const char *ls_dataset_class_name(const ls_dataset *dataset, size_t label);
  * if there are none. */
 const char *ls_dataset_warnings(const ls_dataset *dataset);
 
+/* How many characters of them, from the first on, are of how the files were read; the others are of
+ * what that means to a training. */
+size_t ls_dataset_reading_warnings(const ls_dataset *dataset);
+
+/* Is `path` one of the files that the samples are read from? */
+bool ls_dataset_reads(const ls_dataset *dataset, const char *path);
+
+/* What may be wrong where a sample has another number of fields than the `wanted` ones: " (no
+ * answers? then ...)", or "". Pure. */
+const char *ls_dataset_width_hint(const ls_dataset_info *info, size_t wanted);
+
 /* Sample `index` of `part`, scaled, into x[height * width * channels]. */
 void ls_dataset_read(const ls_dataset *dataset, ls_part part, size_t index, float *x);
 

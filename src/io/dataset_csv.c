@@ -69,11 +69,14 @@ static bool is_all_numbers(const ls_csv_span *line)
     return true;
 }
 
-static ls_status skip_header(ls_dataset *dataset, const table *t, ls_csv *csv)
+/* *names: how many fields it has, or 0. */
+static ls_status skip_header(ls_dataset *dataset, const table *t, ls_csv *csv, size_t *names)
 {
     ls_csv_span line;
+    *names = 0;
     if (!ls_csv_next_line(csv, &line)) return LS_OK;
     LS_TRY(check_line_ends(t, &line));
+    *names = ls_csv_field_count(&line);
     if (!is_all_numbers(&line)) return LS_OK;
     return ls_dataset_warn(dataset, "%s: line 1: skipped as header, but it is all numbers",
                            t->name);
@@ -111,8 +114,8 @@ static ls_status scan(ls_dataset *dataset, table *t, ls_csv_fields *options)
 {
     ls_csv csv = ls_csv_begin(t->text, t->bytes);
     ls_csv_span line;
-    if (options->header) LS_TRY(skip_header(dataset, t, &csv));
-    size_t good = 0;
+    size_t good = 0, names = 0;
+    if (options->header) LS_TRY(skip_header(dataset, t, &csv, &names));
     for (size_t record = 0; ls_csv_next_line(&csv, &line); record++) {
         LS_TRY(check_line_ends(t, &line));
         if (options->fields == 0 && line.chars > 0)
@@ -124,6 +127,11 @@ static ls_status scan(ls_dataset *dataset, table *t, ls_csv_fields *options)
     if (good == 0) {
         return ls_fail(LS_ERR_FORMAT, "%s: line %zu (byte %zu): the end, and no record before it",
                        t->name, csv.lines, t->bytes);
+    }
+    if (names > 0 && names != options->fields) {
+        LS_TRY(ls_dataset_warn(dataset, "%s: line 1: a header of %zu name%s, the records have %zu "
+                               "field%s", t->name, names, LS_PLURAL(names), options->fields,
+                               LS_PLURAL(options->fields)));
     }
     return LS_OK;
 }
@@ -153,6 +161,8 @@ static ls_status fail_number(ls_dataset *dataset, const table *t, const ls_csv_s
         hint = ", expected a number; if line 1 is a header: header=yes";
     } else if (memchr(field->text, ';', field->chars)) {
         hint = ", expected a number; fields are separated by commas, not ';'";
+    } else if (memchr(field->text, '\t', field->chars)) {
+        hint = ", expected a number; fields are separated by commas, not tabs";
     } else if (memchr(field->text, '"', field->chars)) {
         hint = ", expected a number; quotes are not read";
     } else if (is_label && verdict == LS_CSV_NO_NUMBER && !begins_a_number(field)) {
@@ -172,7 +182,8 @@ static ls_status fail_label(ls_dataset *dataset, const table *t, const ls_csv_sp
     char shown[LS_CSV_SHOWN_BYTES];
     return ls_dataset_bad_record(dataset,
                                  "%s: line %zu, field %zu (byte %zu): label %s, expected a whole "
-                                 "number 0..%d (if it is a quantity: task=regress)",
+                                 "number 0..%d (if it is a quantity: task=regress; if there are "
+                                 "no answers: label=none)",
                                  t->name, line->number, field->number, field->offset,
                                  ls_csv_shown(field, shown), LS_CLASSES_MAX - 1);
 }
@@ -275,6 +286,10 @@ static ls_status read_numbers(ls_dataset *dataset, const table *t, const ls_csv_
 static ls_status read_table(ls_dataset *dataset, table *t, ls_csv_fields *options)
 {
     LS_TRY(scan(dataset, t, options));
+    if (t->every > 0) {
+        LS_TRY(ls_dataset_warn_of_no_test(dataset, t->name, t->records[LS_PART_TRAIN],
+                                          t->records[LS_PART_TEST], t->every));
+    }
     dataset->store = LS_STORE_F32;
     dataset->info.height = dataset->info.width = 1;
     dataset->info.channels = options->fields - options->answers - (options->weights ? 1 : 0);

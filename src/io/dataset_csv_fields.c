@@ -2,6 +2,7 @@
 /* dataset_csv_fields.c -- which field of a csv record is what. See dataset_csv_fields.h. */
 #include "io/dataset_csv_fields.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "plural.h"
@@ -36,21 +37,17 @@ static ls_status read_task(ls_dataset *dataset, ls_csv_fields *options)
 {
     static const char *const tasks[] = { "class", "regress", NULL };
     const ls_spec *spec = &dataset->spec;
-    const bool has_outputs = ls_spec_find(spec, "outputs") != NULL;
     int task = 0;
     options->answers = 1;
     LS_TRY(ls_spec_choice(spec, "task", tasks, &task));
     LS_TRY(ls_spec_whole(spec, "outputs", 1, LS_CLASSES_MAX, &options->answers));
-    dataset->info.task = task == 0 ? LS_TASK_CLASSIFY : LS_TASK_REGRESS;
-    if (strcmp(options->label, "none") == 0) {
-        if (has_outputs || ls_spec_find(spec, "task"))
-            return ls_fail(LS_ERR_ARGUMENT, "data spec csv: %s= goes with answers, and label=none "
-                           "says that there are none", has_outputs ? "outputs" : "task");
+    if (strcmp(options->label, "none") == 0) { /* the keys of the training's spec may stay */
         dataset->info.task = LS_TASK_NONE;
         options->answers = 0;
         return LS_OK;
     }
-    if (has_outputs && task == 0) {
+    dataset->info.task = task == 0 ? LS_TASK_CLASSIFY : LS_TASK_REGRESS;
+    if (ls_spec_find(spec, "outputs") && task == 0) {
         return ls_fail(LS_ERR_ARGUMENT, "data spec csv: outputs=%zu goes with task=regress",
                        options->answers);
     }
@@ -119,9 +116,12 @@ ls_status ls_csv_fields_fix(ls_csv_fields *options, const char *name, const ls_c
     }
     const size_t first = field_named(options->label, fields, options->answers);
     if (first + options->answers > fields) {
+        char outputs[40] = "";
+        if (options->answers > 1)
+            snprintf(outputs, sizeof outputs, ",outputs=%zu", options->answers);
         return ls_fail(LS_ERR_ARGUMENT,
-                       "data spec csv: label=%s outputs=%zu is beyond the last field: %s has %zu",
-                       options->label, options->answers, name, fields);
+                       "data spec csv: label=%s%s is beyond the last field: %s has %zu",
+                       options->label, outputs, name, fields);
     }
     options->fields = fields;
     options->first_answer = first;

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "io/dataset_internal.h"
+#include "plural.h"
 
 static const char *const part_name[LS_PART_COUNT] = { "train", "test" };
 
@@ -154,6 +155,14 @@ ls_status ls_dataset_warn(ls_dataset *dataset, const char *format, ...)
     snprintf(longer + old, bytes - old, "%s\n", line);
     dataset->warnings = longer;
     return LS_OK;
+}
+
+ls_status ls_dataset_warn_of_no_test(ls_dataset *dataset, const char *name, size_t train,
+                                     size_t test, size_t every)
+{
+    if (test > 0 || !ls_spec_find(&dataset->spec, "test")) return LS_OK;
+    return ls_dataset_warn(dataset, "%s: test=every:%zu of %zu record%s: there is no test part",
+                           name, every, train, LS_PLURAL(train));
 }
 
 ls_status ls_dataset_bad_record(ls_dataset *dataset, const char *format, ...)

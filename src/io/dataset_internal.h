@@ -137,6 +137,7 @@ struct ls_dataset {
     size_t skipped;                              /* records left out */
     char identity[65];
     char *warnings;                              /* owned: lines, or NULL */
+    size_t reading_warnings;                     /* characters: ls_dataset_reading_warnings */
 };
 
 /* -- for the formats: dataset_fill.c ---------------------------------------------------------- */
@@ -168,6 +169,10 @@ LS_MUST_USE ls_status ls_dataset_leave_out(ls_dataset *dataset, ls_part part, si
 
 LS_MUST_USE ls_status ls_dataset_warn(ls_dataset *dataset, const char *format, ...)
     LS_PRINTF(2, 3);
+
+/* Of test=every:K in the spec, where so few records are there that none is test: a warning. */
+LS_MUST_USE ls_status ls_dataset_warn_of_no_test(ls_dataset *dataset, const char *name,
+                                                 size_t train, size_t test, size_t every);
 
 /* CSV text that is in memory as a data set, by the spec's csv keys. */
 LS_MUST_USE ls_status ls_dataset_read_csv(ls_dataset *dataset, const char *name, const char *text,

@@ -141,7 +141,8 @@ static ls_status check_answers(const ls_npy *x, const ls_npy *y)
         return ls_fail(LS_ERR_FORMAT,
                        "%s: %d dimension%s, %zu number%s per record; expected labels [N] of "
                        "whole numbers (of one-hot rows, save y.argmax(1)), or targets [N, K] of "
-                       "floats", y->file->path, y->dims, LS_PLURAL(y->dims), y->per_record,
+                       "floats (of several labels a sample, y.astype('<f4'))",
+                       y->file->path, y->dims, LS_PLURAL(y->dims), y->per_record,
                        LS_PLURAL(y->per_record));
     }
     if (x->shape[0] != y->shape[0]) {
@@ -244,8 +245,9 @@ static ls_status take_sample(ls_dataset *dataset, sample at, const ls_npy *x, co
 static ls_status take_part(ls_dataset *dataset, ls_part part, size_t every, const ls_npy *x,
                            const ls_npy *y)
 {
-    const size_t count = samples_of(part, every, x->shape[0]);
-    if (count == 0) return LS_OK;
+    const size_t records = x->shape[0], count = samples_of(part, every, records);
+    if (every > 0 && count == 0)
+        return ls_dataset_warn_of_no_test(dataset, x->file->path, records, 0, every);
     LS_TRY(add_run(dataset, part, every, x));
     for (size_t i = 0; i < count; i++) {
         LS_TRY(take_sample(dataset, sample_at(part, every, i), x, y));
@@ -299,8 +301,8 @@ static ls_status open_npy(ls_dataset *dataset)
     if (test) LS_TRY(ls_spec_every(&dataset->spec, test, &every));
     const bool none = !test || (!test->second && strcmp(test->value, "none") == 0);
     if (!none && every == 0 && !test->second) {
-        return ls_fail(LS_ERR_ARGUMENT, "data spec npy: test=%s, expected test=X.npy,Y.npy or "
-                       "test=every:K", test->value);
+        return ls_fail(LS_ERR_ARGUMENT, "data spec npy: test=%s, expected test=X.npy,Y.npy, "
+                       "test=every:K or test=none", test->value);
     }
     LS_TRY(open_training(dataset, every));
     return none || every > 0 ? LS_OK : open_test(dataset, test);

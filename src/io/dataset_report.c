@@ -40,8 +40,11 @@ static void say_head(FILE *out, const ls_dataset *dataset)
         break;
     case LS_TASK_NONE: fprintf(out, ", no answers"); break;
     }
-    fprintf(out, ", %zu train and %zu test sample%s\n", info->count[LS_PART_TRAIN],
-            info->count[LS_PART_TEST], LS_PLURAL(info->count[LS_PART_TEST]));
+    const size_t train = info->count[LS_PART_TRAIN], test = info->count[LS_PART_TEST];
+    if (info->task == LS_TASK_NONE && test == 0)
+        fprintf(out, ", %zu sample%s\n", train, LS_PLURAL(train));
+    else
+        fprintf(out, ", %zu train and %zu test sample%s\n", train, test, LS_PLURAL(test));
     fprintf(out, "identity  %s\n", dataset->identity);
 }
 

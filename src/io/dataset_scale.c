@@ -174,10 +174,10 @@ static ls_status take_statistics(ls_dataset *dataset)
     const size_t channels = dataset->info.channels;
     if (trained->channels != channels) {
         const bool is_image = dataset->info.is_image;
-        return ls_fail(LS_ERR_FORMAT, "%s: %zu %s%s, expected %zu%s: the model was trained with "
-                       "scale=standard on as many", dataset->spec_text, channels,
+        return ls_fail(LS_ERR_FORMAT, "%s: a sample has %zu %s%s, expected %zu: the model was "
+                       "trained with scale=standard on as many%s", dataset->spec_text, channels,
                        is_image ? "channel" : "field", LS_PLURAL(channels), trained->channels,
-                       is_image ? "" : " besides the answer");
+                       ls_dataset_width_hint(&dataset->info, trained->channels));
     }
     LS_TRY(alloc_statistics(scale, channels));
     const double factor = is_u8(dataset) ? 1 : trained->unit;

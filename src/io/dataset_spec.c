@@ -42,7 +42,8 @@ static ls_status add_item(ls_spec *spec, char *text)
     }
     if (*item->value == '\0') {
         return ls_fail(LS_ERR_ARGUMENT, "data spec: nothing after '%s%s'",
-                       item->key ? item->key : spec->kind, item->key ? "=" : ":");
+                       item->key ? item->key : last ? last->value : spec->kind,
+                       item->key ? "=" : last ? "," : ":");
     }
     return LS_OK;
 }

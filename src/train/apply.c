@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plural.h"
 #include "train/evaluate.h"
 #include "train/state.h"
 #include "train/trainer.h"
@@ -62,18 +63,40 @@ static ls_status evaluate_rank(int rank, void *arg)
     return ls_evaluation_run(&a->job, r, &a->staging[rank]);
 }
 
+/* Has a sample as many numbers as the network takes? */
+static ls_status check_width(const applied *a, const char *data, const ls_model *model)
+{
+    const ls_dataset_info *info = ls_dataset_describe(a->dataset);
+    const size_t wanted = ls_shape_floats(model->layer[0].out);
+    const size_t found = info->height * info->width * info->channels;
+    if (found == wanted) return LS_OK;
+    return ls_fail(LS_ERR_FORMAT, "%s: a sample has %zu number%s, expected %zu, as the network "
+                   "takes%s", data, found, LS_PLURAL(found), wanted,
+                   ls_dataset_width_hint(info, wanted));
+}
+
 /* Data without answers take those that the network would have: of classes under softmax, else
  * numbers. */
-static ls_status assume_answers(applied *a)
+static ls_status assume_answers(applied *a, const ls_model *model)
 {
+    const ls_task task = model->loss == LS_LOSS_SOFTMAX_CROSSENTROPY ? LS_TASK_CLASSIFY
+                                                                     : LS_TASK_REGRESS;
+    return ls_dataset_assume_answers(a->dataset, task, ls_model_outputs(model));
+}
+
+/* The network, and whether the data are for it. */
+static ls_status open_model(applied *a, const ls_evaluation_request *request)
+{
+    const char *name = a->saved.text[LS_SAVED_MODEL_NAME], *text = a->saved.text[LS_SAVED_MODEL];
     ls_model model; /* without the data: its text tells all sizes */
-    LS_TRY(ls_model_init(&model, a->saved.text[LS_SAVED_MODEL_NAME],
-                         a->saved.text[LS_SAVED_MODEL], NULL));
-    const ls_task task = model.loss == LS_LOSS_SOFTMAX_CROSSENTROPY ? LS_TASK_CLASSIFY
-                                                                    : LS_TASK_REGRESS;
-    const ls_status status = ls_dataset_assume_answers(a->dataset, task, ls_model_outputs(&model));
+    LS_TRY(ls_model_init(&model, name, text, NULL));
+    ls_status status = check_width(a, request->data, &model);
+    a->is_answered = ls_dataset_describe(a->dataset)->task != LS_TASK_NONE;
+    if (status == LS_OK && !a->is_answered && request->want_rows)
+        status = assume_answers(a, &model);
     ls_model_free(&model);
-    return status;
+    LS_TRY(status);
+    return ls_model_init(&a->model, name, text, ls_dataset_describe(a->dataset));
 }
 
 static ls_status open_files(applied *a, const ls_evaluation_request *request)
@@ -84,10 +107,10 @@ static ls_status open_files(applied *a, const ls_evaluation_request *request)
     LS_TRY(ls_device_list_parse(request->devices, LS_P2P_OFF, &a->list)); /* nothing is exchanged */
     LS_TRY(ls_dataset_open_scaled(request->data, a->saved.has_scale ? &a->saved.scale : NULL,
                                   &a->dataset));
-    a->is_answered = ls_dataset_describe(a->dataset)->task != LS_TASK_NONE;
-    if (!a->is_answered && request->want_rows) LS_TRY(assume_answers(a));
-    LS_TRY(ls_model_init(&a->model, a->saved.text[LS_SAVED_MODEL_NAME],
-                         a->saved.text[LS_SAVED_MODEL], ls_dataset_describe(a->dataset)));
+    if (request->out && ls_dataset_reads(a->dataset, request->out))
+        return ls_fail(LS_ERR_ARGUMENT, "--out %s: the samples are read from that file: name "
+                       "another", request->out);
+    LS_TRY(open_model(a, request));
     a->weights = calloc(a->model.arena_floats + 1, sizeof *a->weights);
     a->statistics = calloc(a->model.statistic_floats + 1, sizeof *a->statistics);
     if (!a->weights || !a->statistics)
@@ -130,6 +153,8 @@ static ls_status open_job(applied *a, const ls_evaluation_request *request)
 {
     const ls_dataset_info *data = ls_dataset_describe(a->dataset);
     const bool train = request->train_part || data->count[LS_PART_TEST] == 0;
+    if (train && request->test_part)
+        return ls_fail(LS_ERR_ARGUMENT, "--part test: %s has no test part", request->data);
     const char *metrics = !a->is_answered    ? "auto" /* nobody looks at them */
                           : request->metrics ? request->metrics
                                              : a->saved.config.metrics;
@@ -217,22 +242,34 @@ static void note_scale(const applied *a, bool same_data, char *out, size_t bytes
     }
 }
 
-/* Of what opening the data warned of: the lines of records that were left out. */
-static ls_status take_left_out(const ls_dataset *dataset, ls_evaluation *result)
+/* How many samples' losses are not finite, and the first. Those of a network that learned are: the
+ * numbers of a sample, or what it makes of them, are beyond a float. */
+static size_t count_lost(const applied *a, size_t *first)
 {
-    const char *text = ls_dataset_warnings(dataset);
-    char *to = malloc(strlen(text) + 1);
-    if (!to) return ls_fail(LS_ERR_MEMORY, "no memory for the warnings of the data");
-    result->left_out = to;
-    while (*text) {
-        const size_t chars = strcspn(text, "\n"), line = chars + (text[chars] == '\n');
-        if (strncmp(text, "skipped", strlen("skipped")) == 0) {
-            memcpy(to, text, line);
-            to += line;
-        }
-        text += line;
+    size_t count = 0;
+    for (size_t i = a->job.count; i-- > 0;) {
+        if (isfinite(a->job.loss[i])) continue;
+        *first = i;
+        count++;
     }
-    *to = '\0';
+    return count;
+}
+
+/* What opening the data warned of, and what came out. */
+static ls_status take_warnings(const applied *a, ls_evaluation *result)
+{
+    enum { LINE_BYTES = 200 };
+    const size_t chars = ls_dataset_reading_warnings(a->dataset);
+    size_t first = 0;
+    char *to = result->warnings = malloc(chars + LINE_BYTES);
+    if (!to) return ls_fail(LS_ERR_MEMORY, "no memory for the warnings of the data");
+    memcpy(to, ls_dataset_warnings(a->dataset), chars);
+    to[chars] = '\0';
+    const size_t count = count_lost(a, &first);
+    if (count == 0) return LS_OK;
+    snprintf(to + chars, LINE_BYTES, "%zu of %zu samples have results that are not finite, the "
+             "first is that of index %zu\n", count, a->job.count,
+             ls_dataset_place(a->dataset, a->job.part, first));
     return LS_OK;
 }
 
@@ -242,7 +279,9 @@ static void note_data(const applied *a, const char *data, ls_evaluation *result)
     const bool same = strcmp(ls_dataset_identity(a->dataset), identity) == 0;
     char differs[2 * LS_TEXT_BYTES + 64] = "", scale[320];
     const bool differ = !same && a->is_answered; /* others are new ones, of course */
-    if (differ)
+    if (differ && strcmp(data, a->saved.text[LS_SAVED_DATA]) == 0)
+        snprintf(differs, sizeof differs, "%s is not what it was in the training run", data);
+    else if (differ)
         snprintf(differs, sizeof differs, "%s is not the data of the training run (%s)", data,
                  a->saved.text[LS_SAVED_DATA]);
     note_scale(a, same, scale, sizeof scale);
@@ -256,6 +295,7 @@ static ls_status report(applied *a, const ls_evaluation_request *request, ls_eva
     const ls_metric_list *metrics = &a->metrics;
     const ls_epoch_sums sums = ls_evaluation_sums(&a->job, metrics->top_k);
     *result = (ls_evaluation){
+        .is_train_part = a->job.part == LS_PART_TRAIN,
         .samples = a->job.count,
         .loss = sums.loss / (double)sums.samples + a->regularizer,
         .metric_count = metrics->count,
@@ -265,14 +305,14 @@ static ls_status report(applied *a, const ls_evaluation_request *request, ls_eva
     LS_TRY(ls_evaluation_metrics(&a->job, metrics, &sums, result->metric));
     if (request->want_classes) LS_TRY(take_classes(a, result));
     if (request->want_rows) LS_TRY(take_rows(a, result));
-    if (request->want_left_out) LS_TRY(take_left_out(a->dataset, result));
+    if (request->want_warnings) LS_TRY(take_warnings(a, result));
     note_data(a, request->data, result);
     return LS_OK;
 }
 
 void ls_evaluation_free(ls_evaluation *evaluation)
 {
-    free(evaluation->left_out);
+    free(evaluation->warnings);
     free(evaluation->place);
     free(evaluation->label);
     free(evaluation->predicted);

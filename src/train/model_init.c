@@ -126,8 +126,8 @@ static ls_status build(ls_model *model, const char *name, const char *text, ls_p
                        const ls_dataset_info *data)
 {
     if (data && data->task == LS_TASK_NONE)
-        return ls_fail(LS_ERR_ARGUMENT, "%s: the data have no answers (csv: label=none; npy: X.npy "
-                       "alone): `lockstep predict` takes such, and nothing else", name);
+        return ls_fail(LS_ERR_ARGUMENT, "--data: no answers (csv: label=none; npy: X.npy without "
+                       "Y.npy), expected some: only `lockstep predict` goes without");
     LS_TRY(ls_model_infer_shapes(name, m, data));
     LS_TRY(ls_model_choose_loss(name, m, data, &model->loss));
     LS_TRY(alloc_model(model, name, (size_t)m->layer_count));

@@ -107,6 +107,29 @@ static ls_status check_column(const ls_run *run, const char *option, const char 
                    column, names, has_test ? ", and all with val_" : "; there is no test part");
 }
 
+/* Under a sigmoid crossentropy a target is a probability: for others the loss falls for ever. */
+static ls_status check_targets(const ls_run *run, ls_part part)
+{
+    const ls_dataset_info *data = ls_dataset_describe(run->dataset);
+    if (data->task != LS_TASK_REGRESS || run->model.loss != LS_LOSS_SIGMOID_CROSSENTROPY)
+        return LS_OK;
+    ls_status status = LS_OK;
+    float *y = malloc(data->outputs * sizeof *y);
+    if (!y) return ls_fail(LS_ERR_MEMORY, "no memory for %zu targets", data->outputs);
+    for (size_t i = 0; status == LS_OK && i < data->count[part]; i++) {
+        ls_dataset_target(run->dataset, part, i, y);
+        for (size_t k = 0; status == LS_OK && k < data->outputs; k++) {
+            if (y[k] >= 0 && y[k] <= 1) continue;
+            status = ls_fail(LS_ERR_FORMAT, "--data %s: %s sample %zu, target %zu: %g, expected "
+                             "0 to 1 under sigmoid-crossentropy", run->config.data,
+                             part == LS_PART_TEST ? "test" : "training",
+                             ls_dataset_place(run->dataset, part, i) + 1, k + 1, (double)y[k]);
+        }
+    }
+    free(y);
+    return status;
+}
+
 static ls_status open_data_and_model(ls_run *run, const ls_saved_run *saved)
 {
     ls_config *config = &run->config;
@@ -120,6 +143,7 @@ static ls_status open_data_and_model(ls_run *run, const ls_saved_run *saved)
                        saved->text[LS_SAVED_DATA]);
     LS_TRY(ls_augment_check(&config->augment, data));
     LS_TRY(open_model(run, resumed ? saved->text[LS_SAVED_MODEL] : NULL));
+    for (int part = 0; part < LS_PART_COUNT; part++) LS_TRY(check_targets(run, (ls_part)part));
     ls_numerics_class(config, &run->model, run->world_size, run->numerics_class,
                       sizeof run->numerics_class);
     if (resumed) LS_TRY(check_class(run, saved));

@@ -109,14 +109,18 @@ typedef struct {
     int threads;                      /* of each device; 0: auto */
     double timeout_s;
     bool train_part;                  /* the training part, also if there is a test part */
+    bool test_part;                   /* the test part, and no other if there is none */
     bool raw_weights;                 /* the weights, not their moving average */
     const char *metrics;              /* as --metrics; NULL: those of the run */
     bool want_classes, want_rows,     /* arrays of the result; without them it owns nothing */
-        want_left_out;
+        want_warnings;
+    const char *out;                  /* where the results will be written: no file of the data; or
+                                         NULL */
     ls_stuck_fn *stuck;               /* as the observer's */
 } ls_evaluation_request;
 
 typedef struct {
+    bool is_train_part;               /* of the data; else the test part */
     size_t samples;
     double loss;
     int metric_count;
@@ -124,9 +128,9 @@ typedef struct {
     double metric[LS_METRIC_MAX];
     char data_note[2 * LS_TEXT_BYTES + 512]; /* "" or that the data differ from those trained on,
                                          and whose scale they were given; one line */
-    char *left_out;                   /* owned: a line per bad record of the data that was skipped,
-                                         as ls_dataset_warnings; "" if none was, NULL unless
-                                         wanted */
+    char *warnings;                   /* owned: a line per warning of how the data were read
+                                         (ls_dataset_reading_warnings), and of results that are not
+                                         finite; "" if there is none, NULL unless wanted */
     size_t classes;                   /* that labels and predictions are below; 0: numbers */
     int32_t *label, *predicted;       /* owned, [samples]; NULL for numbers, or unless wanted;
                                          label also where the data have no answers */

@@ -137,15 +137,25 @@ static void test_predict_takes_samples_without_answers(void **state)
     assert_int_equal(strncmp(last.out, "index,predicted_0\n0,0.", 22), 0); /* a probability */
 
     expect("eval m --data csv:x.csv,label=none", 2);
-    expect_text(last.err, "the data have no answers");
+    expect_text(last.err, "--data: no answers (csv: label=none; npy: X.npy without Y.npy), ");
     expect("train linear --data npy:x.npy --epochs 1 --out q", 2);
-    expect_text(last.err, "the data have no answers");
-    expect("predict m --data csv:x.csv,label=none,task=class", 2);
-    expect("predict m --data csv:m.csv,label=none", 2);
-    expect_text(last.err, "a sample of the data is 2");
+    expect_text(last.err, "--data: no answers (csv: label=none; npy: X.npy without Y.npy), ");
+    expect("predict n --data csv:x.csv,label=none,task=regress,outputs=3", 0); /* as in training */
+    expect("predict m --data csv:m.csv,label=none", 3);
+    expect_text(last.err, "csv:m.csv,label=none: a sample has 2 numbers, expected 1, as the "
+                "network takes (are there answers? then no label=none)");
+    write_text("two.csv", "1,5\n2,6\n");
+    write_text("three.csv", "1,5,0\n2,6,1\n");
+    expect("train linear --data csv:three.csv,test=none,scale=standard --epochs 1 --out s", 0);
+    expect("predict s --data csv:two.csv", 3);
+    expect_text(last.err, "a sample has 1 field, expected 2: the model was trained with "
+                "scale=standard on as many (no answers? then label=none)");
+    write_text("real.csv", "1,5.5\n2,6.5\n");
+    expect("predict s --data csv:real.csv", 3);
+    expect_text(last.err, "if there are no answers: label=none");
     write_text("six.csv", "1\n2\n3\n4\n5\n6\n");
     expect("data verify csv:six.csv,label=none", 0);
-    expect_text(last.out, "1 number per sample, no answers, 6 train and 0 test samples");
+    expect_text(last.out, "1 number per sample, no answers, 6 samples\n");
     expect("data verify csv:x.csv,label=none,test=every:2", 0);
     expect_text(last.out, "no answers, 2 train and 2 test samples");
 }
@@ -159,12 +169,73 @@ static void test_eval_prints_one_line_of_json(void **state)
     char loss[64], line[COMMAND_TEXT_BYTES];
     sscanf(row("loss"), "%63s", loss);
     snprintf(line, sizeof line, "{\"checkpoint\":\"m/checkpoints/last.safetensors\",\"data\":"
-             "\"csv:m.csv,test=none\",\"samples\":4,\"loss\":%s,\"accuracy\":1,\"confusion\":"
-             "[[2,0],[0,2]]}\n", loss);
+             "\"csv:m.csv,test=none\",\"part\":\"train\",\"samples\":4,\"loss\":%s,"
+             "\"accuracy\":1,\"confusion\":[[2,0],[0,2]]}\n", loss);
     expect("eval m --json --confusion", 0);
     assert_string_equal(last.out, line);
     expect("eval m --json --metrics top2", 0);
     expect_text(last.out, ",\"top2\":1}\n");
+}
+
+static void test_predict_leaves_the_data_as_they_are(void **state)
+{
+    (void)state;
+    static const char table[] = "-1,0\n-2,0\n1,1\n2,1\n";
+    char text[COMMAND_TEXT_BYTES];
+    write_text("m.csv", table);
+    write_text("x.csv", "5,0\n6,1\n");
+    expect("train linear --data csv:m.csv,test=none --epochs 1 --out m", 0);
+    expect("predict m --out m.csv", 2);
+    expect_text(last.err, "--out m.csv: the samples are read from that file: name another");
+    expect("predict m --data csv:m.csv,test=x.csv --out ./x.csv", 2);
+    read_text("m.csv", text);
+    assert_string_equal(text, table);
+    read_text("x.csv", text);
+    assert_string_equal(text, "5,0\n6,1\n");
+    expect("predict m --out nowhere/p.csv --data csv:gone.csv", 1); /* before anything is read */
+    expect_text(last.err, "nowhere/p.csv: cannot be written");
+}
+
+static void test_eval_and_predict_say_which_part_and_what_is_odd(void **state)
+{
+    (void)state;
+    write_text("m.csv", "-1,0\n-2,0\n1,1\n2,1\n");
+    write_text("head.csv", "1,1\n2,1\n3,1\n");
+    write_text("names.csv", "a,b,c\n2,1\n3,1\n");
+    write_text("huge.csv", "3e38,0\n-3e38,1\n1,0\n2,1\n");
+    expect("train linear --data csv:m.csv,test=none --epochs 20 --lr 1 --optimizer sgd --out m", 0);
+    expect("eval m", 0);
+    expect_text(row("part"), "train");
+    expect("eval m --part test", 2);
+    expect_text(last.err, "--part test: csv:m.csv,test=none has no test part");
+    expect("eval m --data csv:m.csv,test=every:9", 0);
+    expect_text(last.err, "warning: m.csv: test=every:9 of 4 records: there is no test part");
+    expect("predict m --data csv:m.csv,test=every:2 --out p.csv", 0);
+    expect_text(last.out, "p.csv: 2 samples of the test part, 2 numbers each");
+    expect("predict m --data csv:head.csv,header=yes", 0);
+    expect_text(last.err, "head.csv: line 1: skipped as header, but it is all numbers");
+    expect("predict m --data csv:names.csv,header=yes", 0);
+    expect_text(last.err, "names.csv: line 1: a header of 3 names, the records have 2 fields");
+    expect("predict m --data csv:huge.csv,test=none", 0);
+    expect_text(last.err, "warning: 2 of 4 samples have results that are not finite, the first is "
+                "that of index 0");
+    write_text("m.csv", "-1,0\n-2,0\n1,1\n2,0\n");
+    expect("eval m", 0);
+    expect_text(last.err, "warning: csv:m.csv,test=none is not what it was in the training run");
+}
+
+static void test_targets_under_sigmoid_are_probabilities(void **state)
+{
+    (void)state;
+    write_text("two.model", "input 1\ndense 2\nloss sigmoid-crossentropy\n");
+    write_text("m.csv", "-1,0,1\n-2,0,0\n1,1,2\n2,1,1\n");
+    expect("train two.model --data csv:m.csv,task=regress,outputs=2,test=none --epochs 1", 3);
+    expect_text(last.err, "training sample 3, target 2: 2, expected 0 to 1 under "
+                "sigmoid-crossentropy");
+    write_text("s.csv", "-1,0,1\n-2,0,0.5\n");
+    expect("train two.model --data csv:s.csv,task=regress,outputs=2,test=m.csv --epochs 1", 3);
+    expect_text(last.err, "test sample 3, target 2: 2");
+    expect("train two.model --data csv:s.csv,task=regress,outputs=2,test=none --epochs 1", 0);
 }
 
 /* Classes 0 0 1 1 by the sign of the only field; the two last lines are test and told wrongly by
@@ -277,6 +348,9 @@ int main(void)
         TEST_IN_FOLDER(test_eval_and_predict_agree_for_any_number_of_replicas),
         TEST_IN_FOLDER(test_predict_opens_the_data_once_as_eval_does),
         TEST_IN_FOLDER(test_predict_takes_samples_without_answers),
+        TEST_IN_FOLDER(test_predict_leaves_the_data_as_they_are),
+        TEST_IN_FOLDER(test_eval_and_predict_say_which_part_and_what_is_odd),
+        TEST_IN_FOLDER(test_targets_under_sigmoid_are_probabilities),
         TEST_IN_FOLDER(test_eval_prints_one_line_of_json),
         TEST_IN_FOLDER(test_eval_prints_the_metrics_that_it_is_asked_for),
         TEST_IN_FOLDER(test_data_with_fewer_classes_are_measured_by_the_models),

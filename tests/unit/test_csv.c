@@ -208,7 +208,7 @@ static void test_the_label_may_be_first_last_or_any_field(void **state)
         assert_true(value_at(d, LS_PART_TRAIN, 0, 1) == cases[i].x1);
         ls_dataset_close(d);
     }
-    must_refuse(LS_ERR_ARGUMENT, "label=4 outputs=1 is beyond the last field",
+    must_refuse(LS_ERR_ARGUMENT, "label=4 is beyond the last field",
                 "csv:%s/data.csv,label=4", data_folder_path(folder));
     must_refuse(LS_ERR_ARGUMENT, "label=0, expected last", "csv:%s/data.csv,label=0",
                 data_folder_path(folder));

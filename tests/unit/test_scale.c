@@ -135,7 +135,7 @@ static void test_data_of_another_width_are_refused(void **state)
     training_write(t, "narrow.csv", "1,2,3,0\n4,5,6,1\n7,8,9,2\n");
     snprintf(data, sizeof data, "csv:%s,test=none", training_path(t, "narrow.csv"));
     assert_int_equal(apply(t->result.checkpoint, data, &result), LS_ERR_FORMAT);
-    assert_non_null(strstr(ls_last_error(), "3 fields, expected 4 besides the answer"));
+    assert_non_null(strstr(ls_last_error(), "a sample has 3 fields, expected 4"));
     training_destroy(t);
 }
 
