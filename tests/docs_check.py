@@ -30,7 +30,8 @@ ROOT = os.getcwd()
 COMMANDS = ["", "train", "eval", "predict", "show", "devices", "verify", "data verify", "data show",
             "bench allreduce", "bench gemm", "bench conv", "bench step"]
 # Of scripts, or of everything.
-OTHER_OPTIONS = {"--check", "--help", "--least", "--rounds", "--version", "--virtual-gpus", "--volatile"}
+OTHER_OPTIONS = {"--check", "--help", "--least", "--rounds", "--version", "--virtual-gpus",
+                 "--volatile"}
 
 
 def blocks_of(text):
