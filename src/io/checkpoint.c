@@ -112,7 +112,7 @@ static ls_status map_file(ls_checkpoint *c, const char *path)
     /* NONBLOCK: opening somebody's pipe must not wait for a writer. */
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
-        return ls_fail(LS_ERR_FORMAT, "%s: nothing there, expected a checkpoint: a .safetensors "
+        return ls_fail(LS_ERR_FORMAT, "%s: no such file, expected a checkpoint: a .safetensors "
                        "file, or a run's folder", path);
     if (fd < 0)
         return ls_fail(LS_ERR_IO, "%s: checkpoint cannot be opened: %s", path, strerror(errno));

@@ -87,7 +87,7 @@ static void test_damage_is_named_by_its_section(void **state)
 static void test_what_is_no_checkpoint_is_refused(void **state)
 {
     (void)state;
-    assert_refused("No such file");
+    assert_refused("no such file, expected a checkpoint");
     write_file((const unsigned char *)"", 0);
     assert_refused("0 bytes, too short");
     write_file((const unsigned char *)"PK\3\4 this is a zip file, so to say", 33);

@@ -207,8 +207,8 @@ static void test_eval_and_predict_say_which_part_and_what_is_odd(void **state)
     expect("eval m", 0);
     expect_text(row("part"), "train");
     expect("eval nowhere", 3);
-    expect_text(last.err, "nowhere: nothing there, expected a checkpoint: a .safetensors file, or a "
-                "run's folder");
+    expect_text(last.err, "nowhere: no such file, expected a checkpoint: a .safetensors file, or "
+                "a run's folder");
     expect("eval m --part test", 2);
     expect_text(last.err, "--part test: csv:m.csv,test=none has no test part");
     expect("eval m --data csv:m.csv,test=every:9", 0);
